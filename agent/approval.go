@@ -1,0 +1,93 @@
+package agent
+
+import "time"
+
+// ApprovalStatus is the state of a question to people.
+type ApprovalStatus string
+
+const (
+	ApprovalPending       ApprovalStatus = "pending"
+	ApprovalApproved      ApprovalStatus = "approved"
+	ApprovalDenied        ApprovalStatus = "denied"
+	ApprovalReplaced      ApprovalStatus = "replaced"
+	ApprovalExpired       ApprovalStatus = "expired"
+	ApprovalCancelled     ApprovalStatus = "cancelled"
+	ApprovalUndeliverable ApprovalStatus = "undeliverable"
+)
+
+// Approval is one question to people about one frozen call, with its decision
+// once there is one.
+type Approval struct {
+	ID      ApprovalID
+	Session SessionID
+	Turn    TurnID
+	Call    CallID
+	Place   Place // where the card is; the asking thread
+	Status  ApprovalStatus
+
+	Tool          string
+	Args          string // the frozen bytes
+	ArgsSHA256    string
+	RequestSHA256 string // over everything the consent is bound to
+	Filled        []string
+
+	Requester     Actor
+	RequesterName string
+	Rule          string
+	Why           string // the policy's reason for asking
+	Approvers     Approvers
+	Quorum        int
+	Timeout       time.Duration
+	AskedAt       time.Time
+	Deadline      time.Time // by the database's clock
+	CardRef       string    // the platform's id of the card; empty until it is confirmed
+
+	Votes     []Vote
+	DecidedAt time.Time
+	DecidedBy Actor
+	Source    Source
+	Reason    string
+	// Backchannel is where the decision was made.
+	Backchannel ChannelName
+
+	// CallStatus is the state of the call itself, so that the card can say what
+	// happened after the decision.
+	CallStatus  CallStatus
+	CallLatency time.Duration
+}
+
+// Vote is one person's yes.
+type Vote struct {
+	Actor Actor
+	Name  string
+	At    time.Time
+}
+
+// Verb is what somebody wants to do with an approval.
+type Verb string
+
+const (
+	VerbApprove Verb = "approve"
+	VerbDeny    Verb = "deny"
+	VerbDetails Verb = "details"
+)
+
+// Click is a person's act on a card, whatever it was made with: a button, a
+// modal, the terminal, the command line. Actor comes from the authenticated
+// event, never from text.
+type Click struct {
+	Approval    ApprovalID
+	Verb        Verb
+	Actor       Actor
+	ActorName   string
+	Reason      string
+	Backchannel ChannelName
+}
+
+// Verdict is what became of a Click. Where it was not accepted, Text is for the
+// clicker alone and says why.
+type Verdict struct {
+	Accepted bool
+	Status   ApprovalStatus
+	Text     string
+}

@@ -1,0 +1,67 @@
+package agent
+
+import "time"
+
+// CallStatus is the state of a tool call; the database holds the same list.
+type CallStatus string
+
+const (
+	CallPrepared CallStatus = "prepared" // judged; waits for a person or for its turn to run
+	CallApproved CallStatus = "approved" // a person said yes; nothing has run yet
+	CallStarted  CallStatus = "started"  // committed before the effect
+
+	CallSucceeded   CallStatus = "succeeded"
+	CallFailed      CallStatus = "failed"
+	CallInterrupted CallStatus = "interrupted" // stopped by us while it ran
+	CallUnknown     CallStatus = "unknown"     // started, and the process died before the result
+
+	CallDenied        CallStatus = "denied"
+	CallReplaced      CallStatus = "replaced" // a person answered instead
+	CallExpired       CallStatus = "expired"
+	CallUndeliverable CallStatus = "undeliverable" // no person could be asked
+	CallDeduplicated  CallStatus = "deduplicated"
+	CallBlocked       CallStatus = "blocked" // not available, or its arguments are wrong
+	CallCancelled     CallStatus = "cancelled"
+	CallSkipped       CallStatus = "skipped"
+)
+
+// Ended reports whether the call has its one final status.
+func (s CallStatus) Ended() bool {
+	switch s {
+	case CallPrepared, CallApproved, CallStarted:
+		return false
+	}
+	return true
+}
+
+// Ran reports whether the call's effect may have happened.
+func (s CallStatus) Ran() bool {
+	switch s {
+	case CallStarted, CallSucceeded, CallFailed, CallInterrupted, CallUnknown:
+		return true
+	}
+	return false
+}
+
+// ToolCall is one tool call from preparation to result. Args are the exact
+// bytes that are shown, hashed, approved and executed; Raw is what the model
+// wrote and is kept for the audit alone.
+type ToolCall struct {
+	ID         CallID
+	Turn       TurnID
+	Batch      int // the model request of the turn that asked for it, from 1
+	Position   int // place within the batch, from 0
+	Tool       string
+	Raw        string
+	Args       string // canonical JSON object; empty if the call could not be frozen
+	ArgsSHA256 string // hex over Args
+	Definition string // hex hash of the tool's definition when it was judged
+	Filled     []string
+	Status     CallStatus
+	Approval   ApprovalID // the question that decides it, if any
+	Rule       string
+	Output     string // full text, cleaned
+	Error      string
+	Latency    time.Duration
+	StartedAt  time.Time // zero until started
+}

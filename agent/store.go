@@ -1,0 +1,189 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// The errors of a store, as far as its callers act on them.
+var (
+	// ErrNotFound: no row with that id.
+	ErrNotFound = errors.New("not found")
+	// ErrLeaseLost: another worker owns the session now. The turn goes on there;
+	// whoever gets this error drops everything and writes nothing more.
+	ErrLeaseLost = errors.New("session lease lost")
+)
+
+// Store is the engine's database. Every method is one commit and none holds a
+// connection when it returns. Times are the database's clock.
+type Store interface {
+	// Receive stores a message and makes its session runnable. A key that is
+	// there already changes nothing.
+	Receive(ctx context.Context, m Inbound) (Receipt, error)
+
+	// Claim takes the session that has been runnable longest and begins its next
+	// turn if none is open. It returns nil when there is nothing to do.
+	Claim(ctx context.Context, owner string) (*Work, error)
+	// Renew extends the leases of the given sessions and returns those that the
+	// owner still has.
+	Renew(ctx context.Context, owner string, ids []SessionID) ([]SessionID, error)
+	// Save applies one step of a turn, whole or not at all. ErrLeaseLost if the
+	// lease is no longer the current one.
+	Save(ctx context.Context, lease Lease, step Step) (Saved, error)
+
+	// History returns the session's messages in order, at most limit from the end.
+	History(ctx context.Context, id SessionID, limit int) ([]Message, error)
+
+	// DueDeliveries leases deliveries that are due, at most one per session: the
+	// oldest, so that a session's posts keep their order.
+	DueDeliveries(ctx context.Context, owner string, limit int) ([]Delivery, error)
+	// Delivered records one attempt.
+	Delivered(ctx context.Context, id DeliveryID, a Attempt) error
+}
+
+// Lease is the right to write a session's turn. A later claim has a higher
+// revision, and writes with an older one are refused.
+type Lease struct {
+	Session  SessionID
+	Revision int64
+	Owner    string
+	Wakes    int64 // how often the session had been woken when it was claimed
+}
+
+// Work is a claimed session: its open turn and what is known of it.
+type Work struct {
+	Lease Lease
+	Turn  *Turn // nil: woken, but nothing to do
+	// Calls of the turn in order, with those that have ended.
+	Calls []ToolCall
+	// Approvals of the turn by id, with their decisions.
+	Approvals map[ApprovalID]Approval
+}
+
+// TurnStatus is the state of a turn.
+type TurnStatus string
+
+const (
+	TurnRunning   TurnStatus = "running"
+	TurnParked    TurnStatus = "parked"
+	TurnDone      TurnStatus = "done"
+	TurnDegraded  TurnStatus = "degraded"
+	TurnFailed    TurnStatus = "failed"
+	TurnCancelled TurnStatus = "cancelled"
+)
+
+// Ended reports whether the turn is over.
+func (s TurnStatus) Ended() bool { return s != TurnRunning && s != TurnParked }
+
+// Turn is one message of a person and everything it leads to.
+type Turn struct {
+	ID         TurnID
+	Session    SessionID
+	Origin     Origin
+	Status     TurnStatus
+	Iterations int           // model requests made
+	Active     time.Duration // working time so far, without waiting for people
+	Model      string
+	Error      string // for people: one sentence; empty unless degraded or failed
+}
+
+// Step is what one commit changes. Zero fields change nothing.
+type Step struct {
+	Turn       Turn       // its new state
+	Messages   []Message  // to append
+	Calls      []ToolCall // to insert or update, by turn and id
+	Approvals  []Approval // to ask
+	Deliveries []Delivery // to send
+	Events     []Event
+	Audit      []AuditRecord
+	// Refresh names approvals whose card must be drawn again.
+	Refresh []ApprovalID
+	// Release ends the lease: the turn ended or parked.
+	Release bool
+}
+
+// Saved is what the database added to a step.
+type Saved struct {
+	// Deliveries of the step that the saver may send at once; it holds a lease on
+	// them. Others wait behind older ones of the session.
+	Deliveries []Delivery
+}
+
+// DeliveryKind says what a delivery is.
+type DeliveryKind string
+
+const (
+	DeliverText DeliveryKind = "text" // an answer, a notice, or send_message
+	DeliverCard DeliveryKind = "card" // make the card show the approval as it is: post or edit
+)
+
+// Delivery is one thing to send, kept until the platform confirmed it.
+type Delivery struct {
+	ID       DeliveryID
+	Session  SessionID
+	Turn     TurnID
+	Kind     DeliveryKind
+	Place    Place
+	Text     string
+	Approval *Approval // kind card: as it is now
+	Parts    int       // kind text: how many parts are sent already
+	Attempts int
+}
+
+// Attempt is the outcome of trying a delivery.
+type Attempt struct {
+	Parts int    // parts sent so far
+	Ref   string // platform id of what was posted last
+	Done  bool
+	// Failed ends the delivery without success. For a card that never appeared,
+	// its approval becomes undeliverable in the same commit.
+	Failed bool
+	Reason string
+	// RetryIn delays the next attempt, when neither Done nor Failed.
+	RetryIn time.Duration
+}
+
+// Event is one entry of a turn's timeline, written in the transaction of the
+// state it tells of.
+type Event struct {
+	Type   string // e.g. "policy_decision"; the names are in docs/lifecycle.md
+	Turn   TurnID
+	Call   CallID
+	Fields map[string]string // masked and bounded
+}
+
+// AuditRecord is one row of the audit before it enters the chain.
+type AuditRecord struct {
+	Kind        AuditKind
+	Turn        TurnID
+	Call        CallID
+	Approval    ApprovalID
+	Tool        string
+	Args        string // JSON object with secrets masked; empty = null
+	ArgsSHA256  string
+	Decision    string
+	Source      Source
+	Actor       Actor
+	Channel     ChannelName
+	Backchannel ChannelName
+	Rule        string
+	Reason      string
+	Latency     time.Duration // waiting or running time; negative = null
+}
+
+// AuditKind is the kind of an audit row.
+type AuditKind string
+
+const (
+	AuditPolicyDecision    AuditKind = "policy_decision"
+	AuditApprovalRequested AuditKind = "approval_requested"
+	AuditApprovalVote      AuditKind = "approval_vote"
+	AuditApprovalDecided   AuditKind = "approval_decided"
+	AuditClickRefused      AuditKind = "click_refused"
+	AuditToolStarted       AuditKind = "tool_started"
+	AuditToolFinished      AuditKind = "tool_finished"
+	AuditGrantCreated      AuditKind = "grant_created"
+	AuditGrantUsed         AuditKind = "grant_used"
+	AuditGrantRevoked      AuditKind = "grant_revoked"
+)
