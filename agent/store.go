@@ -22,9 +22,10 @@ type Store interface {
 	// there already changes nothing.
 	Receive(ctx context.Context, m Inbound) (Receipt, error)
 
-	// Claim takes the session that has been runnable longest and begins its next
-	// turn if none is open. It returns nil when there is nothing to do.
-	Claim(ctx context.Context, owner string) (*Work, error)
+	// Claim takes the session that has been runnable longest, of those on the given
+	// channels, and begins its next turn if none is open. It returns nil when there
+	// is nothing to do.
+	Claim(ctx context.Context, owner string, channels []ChannelName) (*Work, error)
 	// Renew extends the leases of the given sessions and returns those that the
 	// owner still has.
 	Renew(ctx context.Context, owner string, ids []SessionID) ([]SessionID, error)
@@ -37,9 +38,12 @@ type Store interface {
 
 	// DueDeliveries leases deliveries that are due, at most one per session: the
 	// oldest, so that a session's posts keep their order.
-	DueDeliveries(ctx context.Context, owner string, limit int) ([]Delivery, error)
-	// Delivered records one attempt.
-	Delivered(ctx context.Context, id DeliveryID, a Attempt) error
+	DueDeliveries(ctx context.Context, owner string, channels []ChannelName, limit int) ([]Delivery, error)
+	// Delivered records one attempt. A card's Ref is stored with its approval.
+	Delivered(ctx context.Context, d Delivery, a Attempt) error
+	// DeliveredPart records that the first parts of a text are out, so that a crash
+	// before the rest does not send them again.
+	DeliveredPart(ctx context.Context, id DeliveryID, parts int, ref string) error
 }
 
 // Lease is the right to write a session's turn. A later claim has a higher
@@ -99,8 +103,10 @@ type Step struct {
 	Audit      []AuditRecord
 	// Refresh names approvals whose card must be drawn again.
 	Refresh []ApprovalID
-	// Release ends the lease: the turn ended or parked.
+	// Release ends the lease: the turn ended or parked. Again leaves the session
+	// runnable, so that another worker goes on at once.
 	Release bool
+	Again   bool
 }
 
 // Saved is what the database added to a step.
@@ -126,7 +132,7 @@ type Delivery struct {
 	Kind     DeliveryKind
 	Place    Place
 	Text     string
-	Approval *Approval // kind card: as it is now
+	Approval *Approval // kind card; only its ID counts, the rest is read when it is sent
 	Parts    int       // kind text: how many parts are sent already
 	Attempts int
 }
@@ -136,9 +142,7 @@ type Attempt struct {
 	Parts int    // parts sent so far
 	Ref   string // platform id of what was posted last
 	Done  bool
-	// Failed ends the delivery without success. For a card that never appeared,
-	// its approval becomes undeliverable in the same commit.
-	Failed bool
+	Failed bool // given up for good
 	Reason string
 	// RetryIn delays the next attempt, when neither Done nor Failed.
 	RetryIn time.Duration

@@ -1,0 +1,188 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Mask is what stands in place of a secret. It keeps no character of it.
+const Mask = "[masked]"
+
+// secretWords name a secret when they are a word of a key.
+var secretWords = []string{"authorization", "token", "apikey", "password", "passwd", "passphrase", "secret", "credential", "credentials", "cookie", "bearer"}
+
+// secretShapes find secrets in text. Where a shape has a group, only the group is
+// masked.
+var secretShapes = []*regexp.Regexp{
+	regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`),
+	regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})`),
+	regexp.MustCompile(`(?i)\b(?:[a-z0-9_-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|credential|authorization|cookie))["']?\s*[=:]\s*["']?([^\s"'&,;]{4,})`),
+	regexp.MustCompile(`(?i)--?(?:password|passwd|passphrase|secret|token|api[_-]?key)[ =]["']?([^\s"']{4,})`),
+	regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{8,}`),
+	regexp.MustCompile(`\bxapp-[A-Za-z0-9-]{8,}`),
+	regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{16,}`),
+	regexp.MustCompile(`\b(?:ghp|gho|ghu|ghs|ghr|github_pat|glpat)[_-][A-Za-z0-9_]{16,}`),
+	regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`),
+	regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
+	regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@]*:([^\s/@]+)@`),
+}
+
+// Masker hides secrets in what is shown and recorded. What runs never passes it.
+// The zero Masker finds secrets by key name and by shape.
+type Masker struct {
+	known []string
+}
+
+// NewMasker also hides the given values wherever they appear, e.g. the process's
+// own tokens. Values shorter than six characters are ignored, since they would
+// damage honest text.
+func NewMasker(known ...string) *Masker {
+	m := &Masker{}
+	for _, k := range known {
+		if len(k) >= 6 {
+			m.known = append(m.known, k)
+		}
+	}
+	// Longest first, so that a value which contains another is masked whole.
+	slices.SortFunc(m.known, func(a, b string) int { return len(b) - len(a) })
+	return m
+}
+
+// Text returns s with secrets masked, and how many were.
+func (m *Masker) Text(s string) (string, int) {
+	n := 0
+	if m != nil {
+		for _, k := range m.known {
+			if c := strings.Count(s, k); c > 0 {
+				s, n = strings.ReplaceAll(s, k, Mask), n+c
+			}
+		}
+	}
+	for _, re := range secretShapes {
+		s = replaceShape(re, s, &n)
+	}
+	return s, n
+}
+
+func replaceShape(re *regexp.Regexp, s string, n *int) string {
+	found := re.FindAllStringSubmatchIndex(s, -1)
+	if found == nil {
+		return s
+	}
+	var out strings.Builder
+	last := 0
+	for _, f := range found {
+		from, to := f[0], f[1]
+		if len(f) > 2 && f[2] >= 0 {
+			from, to = f[2], f[3]
+		}
+		if from < last || s[from:to] == Mask {
+			continue
+		}
+		out.WriteString(s[last:from])
+		out.WriteString(Mask)
+		last = to
+		*n++
+	}
+	out.WriteString(s[last:])
+	return out.String()
+}
+
+// Object returns a canonical JSON object with secrets masked in its values, by
+// key name and by shape, and how many were. Text that is no JSON object is
+// treated as text.
+func (m *Masker) Object(canonical string) (string, int) {
+	dec := json.NewDecoder(strings.NewReader(canonical))
+	dec.UseNumber()
+	var v map[string]any
+	if err := dec.Decode(&v); err != nil {
+		return m.Text(canonical)
+	}
+	n := 0
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(m.value("", v, &n)); err != nil {
+		return Mask, 1
+	}
+	out, err := Canonical(strings.TrimSuffix(b.String(), "\n"))
+	if err != nil {
+		return Mask, 1
+	}
+	return out, n
+}
+
+func (m *Masker) value(key string, v any, n *int) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			shown, c := m.Text(k)
+			*n += c
+			out[shown] = m.value(k, e, n)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = m.value(key, e, n)
+		}
+		return out
+	case string:
+		if SecretKey(key) && v != "" {
+			*n++
+			return Mask
+		}
+		s, c := m.Text(v)
+		*n += c
+		return s
+	case json.Number:
+		if SecretKey(key) {
+			*n++
+			return Mask
+		}
+		return v
+	}
+	return v
+}
+
+// SecretKey reports whether a key names a secret: one of its words does
+// ("api_key", "accessToken", "Set-Cookie"), not merely some letters of it
+// ("max_tokens").
+func SecretKey(key string) bool {
+	var words []string
+	word := []rune{}
+	flush := func() {
+		if len(word) > 0 {
+			words = append(words, strings.ToLower(string(word)))
+			word = word[:0]
+		}
+	}
+	lower := false
+	for _, r := range key {
+		switch {
+		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			flush()
+		case unicode.IsUpper(r) && lower:
+			flush()
+			word = append(word, r)
+		default:
+			word = append(word, r)
+		}
+		lower = unicode.IsLower(r)
+	}
+	flush()
+	for i, w := range words {
+		if slices.Contains(secretWords, w) {
+			return true
+		}
+		if w == "key" && i > 0 && (words[i-1] == "api" || words[i-1] == "private" || words[i-1] == "access" || words[i-1] == "signing") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/clawbot/clawbot/agent"
+)
+
+// refresh is a delivery that draws an approval's card again.
+func refresh(t agent.Turn, id agent.ApprovalID, now time.Time) agent.Delivery {
+	return agent.Delivery{
+		ID: agent.NewID[agent.DeliveryID]("dlv", now), Session: t.Session, Turn: t.ID,
+		Kind: agent.DeliverCard, Place: t.Origin.Place, Approval: &agent.Approval{ID: id},
+	}
+}
+
+// queueDelivery inserts a delivery; an id that is there already stays as it is.
+// With a lease owner it is that process's to send, else anybody's.
+func queueDelivery(b *pgx.Batch, d agent.Delivery, owner string) {
+	var id *string
+	if d.Approval != nil {
+		id = nullable(d.Approval.ID)
+	}
+	p := d.Place
+	b.Queue(`INSERT INTO deliveries (id, session_id, turn_id, kind, channel, workspace, conversation, thread, text, approval_id, state, lease_owner, leased_until)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'due', $11, CASE WHEN $11::text IS NOT NULL THEN now() + $12::interval END)
+		ON CONFLICT (id) DO NOTHING`,
+		d.ID, d.Session, d.Turn, d.Kind, p.Channel, clean(p.Workspace), clean(p.Conversation), clean(p.Thread), clean(d.Text), id, nullable(owner), deliveryLease)
+}
+
+// DueDeliveries implements agent.Store. Its commit does not wait for the disk:
+// losing a lease to a crash of Postgres means an early second attempt at most.
+func (db *DB) DueDeliveries(ctx context.Context, owner string, channels []agent.ChannelName, limit int) ([]agent.Delivery, error) {
+	var out []agent.Delivery
+	err := db.inTx(ctx, func(tx pgx.Tx) error {
+		b := &pgx.Batch{}
+		b.Queue(`SET LOCAL synchronous_commit = off`)
+		b.Queue(`UPDATE deliveries SET lease_owner = $1, leased_until = now() + $2::interval
+			WHERE id IN (SELECT id FROM deliveries d
+				WHERE state = 'due' AND due_at <= now() AND (leased_until IS NULL OR leased_until < now()) AND channel = ANY ($3)
+					AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.session_id = d.session_id AND e.state = 'due' AND e.ordinal < d.ordinal)
+				ORDER BY due_at LIMIT $4 FOR UPDATE SKIP LOCKED)
+			RETURNING id, session_id, turn_id, kind, channel, workspace, conversation, thread, text, coalesce(approval_id, ''), parts, attempts`,
+			owner, deliveryLease, channelNames(channels), limit)
+		res := tx.SendBatch(ctx, b)
+		defer res.Close()
+		if _, err := res.Exec(); err != nil {
+			return err
+		}
+		rows, err := res.Query()
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (agent.Delivery, error) {
+			var d agent.Delivery
+			var approval agent.ApprovalID
+			p := &d.Place
+			err := row.Scan(&d.ID, &d.Session, &d.Turn, &d.Kind, &p.Channel, &p.Workspace, &p.Conversation, &p.Thread, &d.Text, &approval, &d.Parts, &d.Attempts)
+			if approval != "" {
+				d.Approval = &agent.Approval{ID: approval}
+			}
+			return d, err
+		})
+		if err != nil {
+			return err
+		}
+		return res.Close()
+	})
+	return out, err
+}
+
+// Delivered implements agent.Store.
+func (db *DB) Delivered(ctx context.Context, d agent.Delivery, a agent.Attempt) error {
+	state := "due"
+	switch {
+	case a.Done:
+		state = "sent"
+	case a.Failed:
+		state = "failed"
+	}
+	return db.inTx(ctx, func(tx pgx.Tx) error {
+		b := &pgx.Batch{}
+		b.Queue(`UPDATE deliveries SET state = $2, parts = $3, ref = CASE WHEN $4 = '' THEN ref ELSE $4 END, reason = $5,
+				attempts = attempts + 1, due_at = now() + $6::interval, lease_owner = NULL, leased_until = NULL,
+				done_at = CASE WHEN $7 THEN now() END
+			WHERE id = $1 AND state = 'due'`, d.ID, state, a.Parts, a.Ref, clean(a.Reason), a.RetryIn, a.Done || a.Failed)
+		if a.Done && d.Approval != nil && a.Ref != "" {
+			b.Queue(`UPDATE approvals SET card_ref = $2 WHERE id = $1 AND card_ref = ''`, d.Approval.ID, a.Ref)
+		}
+		return batchErr(tx.SendBatch(ctx, b), b.Len())
+	})
+}
+
+// DeliveredPart records that one part of a long text is out, so that a crash
+// before the next does not send it again.
+func (db *DB) DeliveredPart(ctx context.Context, id agent.DeliveryID, parts int, ref string) error {
+	_, err := db.pool.Exec(ctx, `UPDATE deliveries SET parts = $2, ref = $3 WHERE id = $1 AND state = 'due'`, id, parts, ref)
+	return tidy(err)
+}

@@ -1,0 +1,169 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/clawbot/clawbot/agent"
+)
+
+// deliveryLease is how long a delivery stays with the process that tries it.
+const deliveryLease = time.Minute
+
+// storedCall is how an assistant's call is written in messages.calls.
+type storedCall struct {
+	ID        agent.CallID `json:"id"`
+	Tool      string       `json:"tool"`
+	Arguments string       `json:"arguments"`
+}
+
+// Save implements agent.Store.
+func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Saved, error) {
+	var saved agent.Saved
+	err := db.inTx(ctx, func(tx pgx.Tx) error {
+		h, err := lockLease(ctx, tx, l)
+		if err != nil {
+			return err
+		}
+		b := &pgx.Batch{}
+		queueTurn(b, s.Turn)
+		if err := h.queueMessages(b, s.Messages); err != nil {
+			return err
+		}
+		for _, c := range s.Calls {
+			h.queueCall(b, c)
+		}
+		for _, a := range s.Approvals {
+			if err := queueApproval(b, a); err != nil {
+				return err
+			}
+		}
+		if err := h.queueEvents(b, s.Events); err != nil {
+			return err
+		}
+		if err := h.queueAudit(b, s.Audit); err != nil {
+			return err
+		}
+		deliveries := s.Deliveries
+		for _, id := range s.Refresh {
+			deliveries = append(deliveries, refresh(s.Turn, id, h.now))
+		}
+		// What is older goes first; only with nothing before it may the saver send
+		// its own at once.
+		lease := l.Owner
+		if h.backlog {
+			lease = ""
+		}
+		for _, d := range deliveries {
+			queueDelivery(b, d, lease)
+		}
+		if !h.backlog {
+			saved.Deliveries = deliveries
+		}
+		h.queueHead(b, false)
+		if s.Release {
+			b.Queue(`UPDATE sessions SET lease_owner = NULL, leased_until = NULL,
+					runnable_at = CASE WHEN $2 OR wakes <> $3
+						OR ($4 AND EXISTS (SELECT 1 FROM inbox WHERE session_id = $1 AND turn_id IS NULL))
+						THEN now() END
+				WHERE id = $1`, l.Session, s.Again, l.Wakes, s.Turn.Status.Ended())
+		}
+		return batchErr(tx.SendBatch(ctx, b), b.Len())
+	})
+	return saved, err
+}
+
+func queueTurn(b *pgx.Batch, t agent.Turn) {
+	if t.ID == "" {
+		return
+	}
+	b.Queue(`UPDATE turns SET status = $2, model = $3, iterations = $4, active_ms = $5, error = $6,
+			ended_at = CASE WHEN $7 THEN now() END
+		WHERE id = $1`, t.ID, t.Status, clean(t.Model), t.Iterations, t.Active.Milliseconds(), clean(t.Error), t.Status.Ended())
+}
+
+func (h *head) queueMessages(b *pgx.Batch, messages []agent.Message) error {
+	for _, m := range messages {
+		h.message++
+		var calls *string
+		if len(m.Calls) > 0 {
+			stored := make([]storedCall, len(m.Calls))
+			for i, c := range m.Calls {
+				stored[i] = storedCall{ID: c.ID, Tool: clean(c.Tool), Arguments: clean(c.Arguments)}
+			}
+			js, err := json.Marshal(stored)
+			if err != nil {
+				return err
+			}
+			text := string(js)
+			calls = &text
+		}
+		b.Queue(`INSERT INTO messages (session_id, seq, turn_id, role, author, author_name, text, calls, call_id, failed)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::text::jsonb, $9, $10)`,
+			h.session, h.message, m.Turn, m.Role, nullable(m.Author.String()), nullable(clean(m.AuthorName)), clean(m.Text), calls, nullable(m.CallID), m.Failed)
+	}
+	return nil
+}
+
+// History implements agent.Store.
+func (db *DB) History(ctx context.Context, id agent.SessionID, limit int) ([]agent.Message, error) {
+	rows, err := db.pool.Query(ctx, `SELECT turn_id, role, coalesce(author, ''), coalesce(author_name, ''), text, calls, coalesce(call_id, ''), failed
+		FROM (SELECT seq, turn_id, role, author, author_name, text, calls, call_id, failed FROM messages WHERE session_id = $1 ORDER BY seq DESC LIMIT $2) m ORDER BY seq`, id, limit)
+	if err != nil {
+		return nil, tidy(err)
+	}
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (agent.Message, error) {
+		var m agent.Message
+		var author string
+		var calls []storedCall
+		err := row.Scan(&m.Turn, &m.Role, &author, &m.AuthorName, &m.Text, &calls, &m.CallID, &m.Failed)
+		m.Author = actorOf(author)
+		for _, c := range calls {
+			m.Calls = append(m.Calls, agent.ProposedCall{ID: c.ID, Tool: c.Tool, Arguments: c.Arguments})
+		}
+		return m, err
+	})
+	return out, tidy(err)
+}
+
+const callColumns = `SELECT turn_id, call_id, batch, position, tool, raw, args, args_sha256, definition, filled, status,
+	coalesce(approval_id, ''), rule, output, error, coalesce(latency_ms, 0), started_at FROM tool_calls`
+
+func scanCall(row pgx.CollectableRow) (agent.ToolCall, error) {
+	var c agent.ToolCall
+	var ms int64
+	var started *time.Time
+	err := row.Scan(&c.Turn, &c.ID, &c.Batch, &c.Position, &c.Tool, &c.Raw, &c.Args, &c.ArgsSHA256, &c.Definition, &c.Filled, &c.Status,
+		&c.Approval, &c.Rule, &c.Output, &c.Error, &ms, &started)
+	c.Latency = time.Duration(ms) * time.Millisecond
+	if started != nil {
+		c.StartedAt = *started
+	}
+	return c, err
+}
+
+// queueCall inserts a call or moves it on. What was frozen is written once and
+// never updated, and a call that has ended stays as it is.
+func (h *head) queueCall(b *pgx.Batch, c agent.ToolCall) {
+	var latency *int64
+	if c.Status.Ran() && c.Status.Ended() {
+		ms := c.Latency.Milliseconds()
+		latency = &ms
+	}
+	filled := c.Filled
+	if filled == nil {
+		filled = []string{}
+	}
+	b.Queue(`INSERT INTO tool_calls AS t (turn_id, call_id, session_id, batch, position, tool, raw, args, args_sha256, definition, filled, status,
+			approval_id, rule, output, error, latency_ms, started_at, finished_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+			CASE WHEN $18 THEN now() END, CASE WHEN $19 THEN now() END)
+		ON CONFLICT (turn_id, call_id) DO UPDATE SET status = excluded.status, output = excluded.output, error = excluded.error,
+			latency_ms = excluded.latency_ms, started_at = coalesce(t.started_at, excluded.started_at), finished_at = excluded.finished_at
+		WHERE t.finished_at IS NULL`,
+		c.Turn, clean(c.ID), h.session, c.Batch, c.Position, clean(c.Tool), clean(c.Raw), c.Args, c.ArgsSHA256, c.Definition, filled, c.Status,
+		nullable(c.Approval), clean(c.Rule), clean(c.Output), clean(c.Error), latency, c.Status.Ran(), c.Status.Ended())
+}

@@ -1,0 +1,293 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/clawbot/clawbot/agent"
+	"github.com/clawbot/clawbot/audit"
+)
+
+// Receive implements agent.Store.
+func (db *DB) Receive(ctx context.Context, m agent.Inbound) (agent.Receipt, error) {
+	o := m.Origin
+	now := time.Now()
+	var r agent.Receipt
+	err := db.inTx(ctx, func(tx pgx.Tx) error {
+		// The insert locks the session's row, so a repeat that arrives at the same
+		// moment waits here and then finds the key.
+		if m.JoinedOnly {
+			err := tx.QueryRow(ctx, `SELECT id FROM sessions
+				WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 FOR UPDATE`,
+				o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread)).Scan(&r.Session)
+			if err == pgx.ErrNoRows {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		} else {
+			err := tx.QueryRow(ctx, `INSERT INTO sessions (id, channel, workspace, conversation, thread)
+				VALUES ($1, $2, $3, $4, $5)
+				ON CONFLICT (channel, workspace, conversation, thread) DO UPDATE SET thread = excluded.thread
+				RETURNING id`,
+				agent.NewID[agent.SessionID]("ses", now), o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread)).Scan(&r.Session)
+			if err != nil {
+				return err
+			}
+		}
+		b := &pgx.Batch{}
+		b.Queue(`WITH stored AS (
+				INSERT INTO inbox (session_id, channel, key, author, author_name, ref, text)
+				VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (channel, key) DO NOTHING RETURNING id)
+			UPDATE sessions SET runnable_at = coalesce(runnable_at, now()), wakes = wakes + 1
+			WHERE id = $1 AND EXISTS (SELECT 1 FROM stored)`,
+			r.Session, o.Channel, clean(m.Key), clean(o.Author.String()), clean(o.AuthorName), clean(o.Ref), clean(m.Text))
+		b.Queue(`SELECT (SELECT count(*) FROM inbox WHERE session_id = $1 AND turn_id IS NULL) > 1
+			OR EXISTS (SELECT 1 FROM turns WHERE session_id = $1 AND status IN ('running', 'parked'))`, r.Session)
+		res := tx.SendBatch(ctx, b)
+		tag, err := res.Exec()
+		if err == nil {
+			r.New = tag.RowsAffected() == 1
+			err = res.QueryRow().Scan(&r.Waiting)
+		}
+		if cerr := res.Close(); err == nil {
+			err = cerr
+		}
+		return err
+	})
+	return r, err
+}
+
+// Claim implements agent.Store.
+//
+// Its commit does not wait for the disk: losing it to a crash of Postgres only
+// means that the session is claimed again. Since owner is part of the fence, a
+// revision that is handed out twice after such a crash fences all the same.
+func (db *DB) Claim(ctx context.Context, owner string, channels []agent.ChannelName) (*agent.Work, error) {
+	var w *agent.Work
+	err := db.inTx(ctx, func(tx pgx.Tx) error {
+		b := &pgx.Batch{}
+		b.Queue(`SET LOCAL synchronous_commit = off`)
+		b.Queue(`UPDATE sessions SET revision = revision + 1, lease_owner = $1, leased_until = now() + $2
+			WHERE id = (SELECT id FROM sessions
+				WHERE runnable_at <= now() AND (leased_until IS NULL OR leased_until < now()) AND channel = ANY ($3)
+				ORDER BY runnable_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+			RETURNING id, revision, wakes`, owner, db.lease, channelNames(channels))
+		res := tx.SendBatch(ctx, b)
+		_, err := res.Exec()
+		l := agent.Lease{Owner: owner}
+		if err == nil {
+			err = res.QueryRow().Scan(&l.Session, &l.Revision, &l.Wakes)
+		}
+		if cerr := res.Close(); err == nil {
+			err = cerr
+		}
+		if err == pgx.ErrNoRows {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w = &agent.Work{Lease: l}
+		if err := loadTurn(ctx, tx, w); err != nil || w.Turn != nil {
+			return err
+		}
+		return beginTurn(ctx, tx, w)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// loadTurn fills in the session's open turn, its calls and approvals.
+func loadTurn(ctx context.Context, tx pgx.Tx, w *agent.Work) error {
+	b := &pgx.Batch{}
+	b.Queue(`SELECT id, session_id, status, channel, workspace, conversation, thread, author, author_name, ref, model, iterations, active_ms, error
+		FROM turns WHERE session_id = $1 AND status IN ('running', 'parked')`, w.Session)
+	b.Queue(callColumns+` WHERE (turn_id, session_id) IN (SELECT id, session_id FROM turns WHERE session_id = $1 AND status IN ('running', 'parked'))
+		ORDER BY batch, position`, w.Session)
+	b.Queue(approvalColumns+` WHERE a.turn_id IN (SELECT id FROM turns WHERE session_id = $1 AND status IN ('running', 'parked'))`, w.Session)
+	res := tx.SendBatch(ctx, b)
+	defer res.Close()
+
+	var t agent.Turn
+	var author string
+	var active int64
+	o := &t.Origin
+	err := res.QueryRow().Scan(&t.ID, &t.Session, &t.Status, &o.Channel, &o.Workspace, &o.Conversation, &o.Thread,
+		&author, &o.AuthorName, &o.Ref, &t.Model, &t.Iterations, &active, &t.Error)
+	if err == pgx.ErrNoRows {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	o.Author = actorOf(author)
+	t.Active = time.Duration(active) * time.Millisecond
+	w.Turn = &t
+	rows, err := res.Query()
+	if err != nil {
+		return err
+	}
+	if w.Calls, err = pgx.CollectRows(rows, scanCall); err != nil {
+		return err
+	}
+	if rows, err = res.Query(); err != nil {
+		return err
+	}
+	approvals, err := pgx.CollectRows(rows, scanApproval)
+	if err != nil {
+		return err
+	}
+	w.Approvals = make(map[agent.ApprovalID]agent.Approval, len(approvals))
+	for _, a := range approvals {
+		w.Approvals[a.ID] = a
+	}
+	return res.Close()
+}
+
+// beginTurn makes a turn of the session's oldest waiting message, if there is one.
+func beginTurn(ctx context.Context, tx pgx.Tx, w *agent.Work) error {
+	id := agent.NewID[agent.TurnID]("turn", time.Now())
+	t := agent.Turn{ID: id, Session: w.Session, Status: agent.TurnRunning}
+	o := &t.Origin
+	var author, text string
+	err := tx.QueryRow(ctx, `WITH message AS (
+			UPDATE inbox SET turn_id = $2 WHERE id = (
+				SELECT id FROM inbox WHERE session_id = $1 AND turn_id IS NULL ORDER BY id LIMIT 1)
+			RETURNING author, author_name, ref, text)
+		INSERT INTO turns (id, session_id, status, channel, workspace, conversation, thread, author, author_name, ref)
+		SELECT $2, s.id, 'running', s.channel, s.workspace, s.conversation, s.thread, m.author, m.author_name, m.ref
+		FROM message m JOIN sessions s ON s.id = $1
+		RETURNING channel, workspace, conversation, thread, author, author_name, ref, (SELECT text FROM message)`, w.Session, id).
+		Scan(&o.Channel, &o.Workspace, &o.Conversation, &o.Thread, &author, &o.AuthorName, &o.Ref, &text)
+	if err == pgx.ErrNoRows {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	o.Author = actorOf(author)
+	w.Turn = &t
+	_, err = tx.Exec(ctx, `WITH head AS (
+			UPDATE sessions SET message_seq = message_seq + 1 WHERE id = $1 RETURNING message_seq)
+		INSERT INTO messages (session_id, seq, turn_id, role, author, author_name, text)
+		SELECT $1, message_seq, $2, 'user', $3, $4, $5 FROM head`, w.Session, id, author, o.AuthorName, text)
+	return err
+}
+
+// Renew implements agent.Store.
+func (db *DB) Renew(ctx context.Context, owner string, ids []agent.SessionID) ([]agent.SessionID, error) {
+	rows, err := db.pool.Query(ctx, `UPDATE sessions SET leased_until = now() + $3
+		WHERE id = ANY ($1) AND lease_owner = $2 RETURNING id`, ids, owner, db.lease)
+	if err != nil {
+		return nil, tidy(err)
+	}
+	kept, err := pgx.CollectRows(rows, pgx.RowTo[agent.SessionID])
+	return kept, tidy(err)
+}
+
+// ReleaseAll ends every lease. It is for the embedded database alone, where the
+// process that starts is the only one and earlier owners are dead.
+func (db *DB) ReleaseAll(ctx context.Context) error {
+	_, err := db.pool.Exec(ctx, `WITH s AS (UPDATE sessions SET lease_owner = NULL, leased_until = NULL WHERE lease_owner IS NOT NULL)
+		UPDATE deliveries SET lease_owner = NULL, leased_until = NULL WHERE state = 'due'`)
+	return tidy(err)
+}
+
+// head is a locked session: the ends of its append-only lists, and the time.
+type head struct {
+	session  agent.SessionID
+	now      time.Time
+	message  int64
+	event    int64
+	audit    audit.Head
+	backlog  bool // deliveries of the session are waiting
+	original agent.ChannelName
+}
+
+const lockHead = `SELECT clock_timestamp(), message_seq, event_seq, audit_seq, audit_hash, channel,
+	EXISTS (SELECT 1 FROM deliveries d WHERE d.session_id = s.id AND d.state = 'due')
+	FROM sessions s WHERE id = $1 `
+
+func (h *head) scan(row pgx.Row) error {
+	return row.Scan(&h.now, &h.message, &h.event, &h.audit.Seq, &h.audit.Hash, &h.original, &h.backlog)
+}
+
+// lockSession locks a session whoever holds its lease.
+func lockSession(ctx context.Context, tx pgx.Tx, id agent.SessionID) (*head, error) {
+	h := &head{session: id}
+	return h, h.scan(tx.QueryRow(ctx, lockHead+`FOR UPDATE`, id))
+}
+
+// lockLease locks a session if the lease is the current one.
+func lockLease(ctx context.Context, tx pgx.Tx, l agent.Lease) (*head, error) {
+	h := &head{session: l.Session}
+	err := h.scan(tx.QueryRow(ctx, lockHead+`AND revision = $2 AND lease_owner = $3 FOR UPDATE`, l.Session, l.Revision, l.Owner))
+	if err == pgx.ErrNoRows {
+		return nil, agent.ErrLeaseLost
+	}
+	return h, err
+}
+
+// queueAudit links the records to the chain and queues their inserts.
+func (h *head) queueAudit(b *pgx.Batch, records []agent.AuditRecord) error {
+	for _, r := range records {
+		row := audit.Row{
+			SessionID: string(h.session), At: h.now, Kind: string(r.Kind),
+			TurnID: nullable(r.Turn), CallID: nullable(r.Call), ApprovalID: nullable(r.Approval),
+			Tool: nullable(clean(r.Tool)), ArgsSHA256: nullable(r.ArgsSHA256),
+			Decision: nullable(r.Decision), Source: nullable(r.Source), Actor: nullable(clean(r.Actor.String())),
+			Channel: nullable(r.Channel), Backchannel: nullable(r.Backchannel),
+			Rule: nullable(clean(r.Rule)), Reason: nullable(clean(r.Reason)),
+		}
+		if r.Args != "" {
+			stable, err := audit.StableArgs(r.Args)
+			if err != nil {
+				return err
+			}
+			row.Args = &stable
+		}
+		if r.Latency >= 0 {
+			ms := r.Latency.Milliseconds()
+			row.LatencyMS = &ms
+		}
+		h.audit = h.audit.Link(&row)
+		b.Queue(`INSERT INTO audit_log (session_id, seq, at, kind, turn_id, call_id, approval_id, tool, args, args_sha256,
+				decision, source, actor, channel, backchannel, rule, reason, latency_ms, prev_hash, hash)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::jsonb, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+			row.SessionID, row.Seq, row.At, row.Kind, row.TurnID, row.CallID, row.ApprovalID, row.Tool, row.Args, row.ArgsSHA256,
+			row.Decision, row.Source, row.Actor, row.Channel, row.Backchannel, row.Rule, row.Reason, row.LatencyMS, row.PrevHash, row.Hash)
+	}
+	return nil
+}
+
+func (h *head) queueEvents(b *pgx.Batch, events []agent.Event) error {
+	for _, e := range events {
+		h.event++
+		fields := make(map[string]string, len(e.Fields))
+		for k, v := range e.Fields {
+			fields[k] = agent.Clean(v)
+		}
+		js, err := json.Marshal(fields)
+		if err != nil {
+			return err
+		}
+		b.Queue(`INSERT INTO events (session_id, seq, turn_id, call_id, type, fields, at) VALUES ($1, $2, $3, $4, $5, $6::text::jsonb, $7)`,
+			h.session, h.event, e.Turn, nullable(e.Call), e.Type, string(js), h.now)
+	}
+	return nil
+}
+
+// queueHead writes the heads back. wake makes the session runnable.
+func (h *head) queueHead(b *pgx.Batch, wake bool) {
+	b.Queue(`UPDATE sessions SET message_seq = $2, event_seq = $3, audit_seq = $4, audit_hash = $5,
+			runnable_at = CASE WHEN $6 THEN coalesce(runnable_at, now()) ELSE runnable_at END,
+			wakes = wakes + CASE WHEN $6 THEN 1 ELSE 0 END
+		WHERE id = $1`, h.session, h.message, h.event, h.audit.Seq, h.audit.Hash, wake)
+}

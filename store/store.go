@@ -1,0 +1,163 @@
+// Package store keeps everything clawbot knows in Postgres, by pgx: one file per
+// table or concept, SQL beside its Scan.
+//
+// In come the calls of agent.Store (the engine), approval.Store (decisions),
+// tools.Jobs and tools.Outbox, and the questions of admins (query.go). Each
+// method is one commit, holds no connection when it returns, and waits for
+// nothing but the database. The clock of leases, deadlines and audit is the
+// database's.
+//
+// Locks are taken in one order: the session's row first, then its approvals. The
+// session's row holds the heads of its append-only lists (messages, events,
+// audit), so whoever appends to one has locked it.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/clawbot/clawbot/agent"
+)
+
+// Config says which database and how many connections.
+type Config struct {
+	// URL of the service's own role. Required.
+	URL string
+	// MaxConns bounds the pool; 0 means 16. Connections are held for the length of
+	// one transaction only, so few serve many sessions.
+	MaxConns int
+	// LeaseFor is how long a claimed session stays with its worker without being
+	// renewed; 0 means 30 s.
+	LeaseFor time.Duration
+}
+
+// DB is the store. It is safe for concurrent use.
+type DB struct {
+	pool  *pgxpool.Pool
+	lease time.Duration
+}
+
+// Open connects and checks the connection. The schema must be there: see Migrate.
+// Errors name no password.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	pc, err := pgxpool.ParseConfig(cfg.URL)
+	if err != nil {
+		return nil, errors.New("read DATABASE_URL: it is no Postgres address; write postgres://USER:PASSWORD@HOST:5432/DATABASE")
+	}
+	pc.MaxConns = int32(cfg.MaxConns)
+	if pc.MaxConns == 0 {
+		pc.MaxConns = 16
+	}
+	pc.MaxConnIdleTime = 5 * time.Minute
+	pc.ConnConfig.ConnectTimeout = 5 * time.Second
+	params := pc.ConnConfig.RuntimeParams
+	params["application_name"] = "clawbot"
+	params["timezone"] = "UTC"
+	// A transaction that is left open must not keep a row locked for ever.
+	params["idle_in_transaction_session_timeout"] = "15000"
+	params["statement_timeout"] = "30000"
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", tidy(err))
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("connect to database: %w", tidy(err))
+	}
+	db := &DB{pool: pool, lease: cfg.LeaseFor}
+	if db.lease == 0 {
+		db.lease = 30 * time.Second
+	}
+	return db, nil
+}
+
+// Close ends all connections. It waits for those in use.
+func (db *DB) Close() { db.pool.Close() }
+
+// Ping reports whether the database answers.
+func (db *DB) Ping(ctx context.Context) error { return tidy(db.pool.Ping(ctx)) }
+
+// inTx runs f in one transaction: commit if f returns nil, else rollback.
+func (db *DB) inTx(ctx context.Context, f func(tx pgx.Tx) error) error {
+	return tidy(pgx.BeginFunc(ctx, db.pool, f))
+}
+
+// errServer is a fault that the server reported, without the values that
+// Postgres likes to quote in its detail.
+type errServer struct {
+	code, text, constraint string
+}
+
+func (e *errServer) Error() string {
+	if e.constraint != "" {
+		return fmt.Sprintf("database refused: %s (%s, constraint %s)", e.text, e.code, e.constraint)
+	}
+	return fmt.Sprintf("database refused: %s (%s)", e.text, e.code)
+}
+
+// tidy maps database errors to our few, and drops what must not be logged: the
+// detail of a server error quotes rows, a connection error quotes the address.
+func tidy(err error) error {
+	var pg *pgconn.PgError
+	var dial *pgconn.ConnectError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, pgx.ErrNoRows):
+		return agent.ErrNotFound
+	case errors.As(err, &dial) && errors.As(err, &pg):
+		return fmt.Errorf("database refused the connection: %s (%s)", pg.Message, pg.Code)
+	case errors.As(err, &dial):
+		return fmt.Errorf("database cannot be reached at %s", dial.Config.Host)
+	case errors.As(err, &pg):
+		return &errServer{code: pg.Code, text: pg.Message, constraint: pg.ConstraintName}
+	}
+	return err
+}
+
+// nullable returns nil for the empty text.
+func nullable[T ~string](s T) *string {
+	if s == "" {
+		return nil
+	}
+	t := string(s)
+	return &t
+}
+
+func actorOf(s string) agent.Actor {
+	a, _ := agent.ParseActor(s) // what we stored ourselves; empty is nobody
+	return a
+}
+
+func clean[T ~string](s T) string { return agent.Clean(string(s)) }
+
+func channelNames(channels []agent.ChannelName) []string {
+	out := make([]string, len(channels))
+	for i, c := range channels {
+		out[i] = string(c)
+	}
+	return out
+}
+
+// batchErr reads all results of a batch and returns the first error.
+func batchErr(r pgx.BatchResults, n int) error {
+	for range n {
+		if _, err := r.Exec(); err != nil {
+			r.Close()
+			return err
+		}
+	}
+	return r.Close()
+}
+
+// like escapes a text for use inside a LIKE pattern.
+func like(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s)
+}
