@@ -1,6 +1,9 @@
 package agent
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // ApprovalStatus is the state of a question to people.
 type ApprovalStatus string
@@ -90,4 +93,38 @@ type Verdict struct {
 	Accepted bool
 	Status   ApprovalStatus
 	Text     string
+}
+
+// Desk is where questions to people are decided and drawn.
+type Desk interface {
+	// Decide applies a click. A refusal is a Verdict, not an error; an error
+	// means that nothing was decided.
+	Decide(ctx context.Context, c Click) (Verdict, error)
+	// Card draws an approval as it is now, from its stored bytes alone.
+	// ErrNotFound if there is none.
+	Card(ctx context.Context, id ApprovalID) (Card, error)
+	// Undeliverable ends a question that no person can be shown. A question that
+	// is decided already stays as it is.
+	Undeliverable(ctx context.Context, id ApprovalID, reason string) error
+}
+
+// Bell wakes the loops of this process when the database has work for them. It
+// is a hint: a ring that is lost costs one poll.
+type Bell struct {
+	work, post chan struct{}
+}
+
+// NewBell returns a Bell that nobody has rung.
+func NewBell() *Bell {
+	return &Bell{work: make(chan struct{}, 1), post: make(chan struct{}, 1)}
+}
+
+// Ring says that a session may be runnable or a delivery due.
+func (b *Bell) Ring() {
+	for _, c := range []chan struct{}{b.work, b.post} {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
 }

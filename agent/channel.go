@@ -50,6 +50,8 @@ type Post struct {
 type Card struct {
 	Approval ApprovalID
 	Status   ApprovalStatus
+	Place    Place       // the thread it belongs to
+	Ref      string      // the platform's id of the card; empty until it was posted
 	Title    string      // "Approval needed: write_file"
 	Tool     string      //
 	Fields   []CardField // the arguments by name

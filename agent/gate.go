@@ -23,14 +23,12 @@ const (
 	SourceSystem  Source = "system"
 )
 
-// Gate judges calls and draws the card for those that need a person. Both are
-// pure: no network, no database, no memory of earlier calls.
+// Gate judges calls. It is pure: no network, no database, no memory of earlier
+// calls.
 type Gate interface {
 	// Judge decides about one frozen call. A fault inside is a Deny with source
 	// system, never an Allow.
 	Judge(q Question) Judgement
-	// Card draws the approval from its stored bytes alone.
-	Card(a Approval) Card
 }
 
 // Question is a call as the policy sees it: frozen, after all rewriting.

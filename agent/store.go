@@ -57,8 +57,8 @@ type Lease struct {
 
 // Work is a claimed session: its open turn and what is known of it.
 type Work struct {
-	Lease Lease
-	Turn  *Turn // nil: woken, but nothing to do
+	Lease
+	Turn *Turn // nil: woken, but nothing to do
 	// Calls of the turn in order, with those that have ended.
 	Calls []ToolCall
 	// Approvals of the turn by id, with their decisions.
@@ -139,9 +139,9 @@ type Delivery struct {
 
 // Attempt is the outcome of trying a delivery.
 type Attempt struct {
-	Parts int    // parts sent so far
-	Ref   string // platform id of what was posted last
-	Done  bool
+	Parts  int    // parts sent so far
+	Ref    string // platform id of what was posted last
+	Done   bool
 	Failed bool // given up for good
 	Reason string
 	// RetryIn delays the next attempt, when neither Done nor Failed.

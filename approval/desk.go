@@ -1,0 +1,269 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/clawbot/clawbot/agent"
+)
+
+// Directory looks people up on one platform.
+type Directory interface {
+	// Person returns what is known of a now, and in which of the given groups a
+	// is. An error means unknown, and unknown may not decide.
+	Person(ctx context.Context, a agent.Actor, groups []string) (agent.Person, error)
+}
+
+// Store is where approvals are.
+type Store interface {
+	// Approval returns one approval; agent.ErrNotFound if there is none.
+	Approval(ctx context.Context, id agent.ApprovalID) (agent.Approval, error)
+	// Approvals lists the latest.
+	Approvals(ctx context.Context, q Query) ([]agent.Approval, error)
+	// Decide locks the approval, asks rule, and applies its ruling in one commit.
+	// A repeated call finds the approval decided, and rule says what follows.
+	Decide(ctx context.Context, id agent.ApprovalID, rule func(a agent.Approval, now time.Time) Ruling) (Ruling, error)
+	// NextDeadline returns how long until a pending approval is overdue.
+	NextDeadline(ctx context.Context) (time.Duration, error)
+}
+
+// Query narrows a list of approvals.
+type Query struct {
+	Pending bool // only those still open
+	Overdue bool // only those open past their deadline
+	Limit   int  // at most so many
+}
+
+// Ruling is what one event does to an approval. No audit row, no effect.
+type Ruling struct {
+	Status      agent.ApprovalStatus // the new state; pending leaves it
+	Vote        agent.Verb           // a vote to record, or empty
+	Source      agent.Source
+	Actor       agent.Actor
+	ActorName   string
+	Backchannel agent.ChannelName
+	Reason      string
+	Audit       []agent.AuditRecord
+	Events      []agent.Event
+	Redraw      bool // the card looks different now
+	Verdict     agent.Verdict
+}
+
+// Desk implements agent.Desk.
+type Desk struct {
+	store Store
+	dirs  map[agent.ChannelName]Directory
+	mask  *agent.Masker
+	bell  *agent.Bell
+	log   *slog.Logger
+}
+
+var _ agent.Desk = (*Desk)(nil)
+
+// NewDesk returns a desk. People of a channel without a directory cannot decide.
+func NewDesk(store Store, dirs map[agent.ChannelName]Directory, mask *agent.Masker, bell *agent.Bell, log *slog.Logger) *Desk {
+	return &Desk{store: store, dirs: dirs, mask: mask, bell: bell, log: log}
+}
+
+// Decide implements agent.Desk. The person is looked up first, since no
+// transaction may wait for a network; the decision itself, with the check
+// whether that person may decide, is made under the approval's lock.
+func (d *Desk) Decide(ctx context.Context, c agent.Click) (agent.Verdict, error) {
+	a, err := d.store.Approval(ctx, c.Approval)
+	if errors.Is(err, agent.ErrNotFound) {
+		return agent.Verdict{Text: "There is no such question. Nothing was decided."}, nil
+	}
+	if err != nil {
+		return agent.Verdict{}, fmt.Errorf("read approval: %w", err)
+	}
+	p, unknown := d.person(ctx, a, c)
+	ruling, err := d.store.Decide(ctx, c.Approval, func(a agent.Approval, now time.Time) Ruling {
+		return d.rule(a, now, c, p, unknown)
+	})
+	if err != nil {
+		return agent.Verdict{}, fmt.Errorf("decide approval: %w", err)
+	}
+	d.bell.Ring()
+	return ruling.Verdict, nil
+}
+
+// person looks the clicker up. The text is why that failed, in words for them.
+func (d *Desk) person(ctx context.Context, a agent.Approval, c agent.Click) (agent.Person, string) {
+	p := agent.Person{Actor: c.Actor, Name: c.ActorName}
+	if c.Actor.Channel == "cli" || c.Actor.Channel == "web" {
+		return p, ""
+	}
+	dir := d.dirs[c.Actor.Channel]
+	if dir == nil {
+		return p, "It cannot be checked who you are, so nothing was decided."
+	}
+	found, err := dir.Person(ctx, c.Actor, groups(a.Approvers, c.Actor.Channel))
+	if err != nil {
+		d.log.WarnContext(ctx, "approver look-up failed, click refused", "approval", c.Approval, "actor", c.Actor.String(), "err", err)
+		return p, "It could not be checked who you are, so nothing was decided. Please try again."
+	}
+	found.Actor = c.Actor
+	return found, ""
+}
+
+// rule is the one decision function: every way in ends here.
+func (d *Desk) rule(a agent.Approval, now time.Time, c agent.Click, p agent.Person, unknown string) Ruling {
+	c.Reason, _ = d.mask.Text(agent.Bound(agent.Clean(c.Reason), 1000))
+	refuse := func(text string) Ruling {
+		return Ruling{
+			Status:  agent.ApprovalPending,
+			Verdict: agent.Verdict{Status: a.Status, Text: text},
+			Audit: []agent.AuditRecord{d.record(a, agent.AuditClickRefused, agent.AuditRecord{
+				Decision: string(c.Verb), Source: agent.SourcePerson, Actor: c.Actor, Backchannel: c.Backchannel, Reason: text, Latency: now.Sub(a.AskedAt),
+			})},
+		}
+	}
+	switch {
+	case c.Actor == agent.Actor{}:
+		return Ruling{Status: agent.ApprovalPending, Verdict: agent.Verdict{Status: a.Status, Text: "It is not known who you are, so nothing was decided."}}
+	case a.Status != agent.ApprovalPending:
+		return refuse("This was decided already: " + Outcome(a) + ". Nothing has changed.")
+	case !now.Before(a.Deadline):
+		// The clock decides, whoever notices first; the click is recorded as late.
+		r := d.expire(a, now)
+		text := "This question expired at " + a.Deadline.UTC().Format("15:04 MST") + " and was not executed. Ask again if it is still wanted."
+		r.Audit = append(r.Audit, refuse(text).Audit...)
+		r.Verdict = agent.Verdict{Status: agent.ApprovalExpired, Text: text}
+		return r
+	case unknown != "":
+		return refuse(unknown)
+	}
+	if why := Authorise(a, p); why != "" {
+		return refuse(why)
+	}
+	switch c.Verb {
+	case agent.VerbApprove:
+		return d.approve(a, now, c, p)
+	case agent.VerbDeny:
+		return d.close(a, now, Ruling{
+			Status: agent.ApprovalDenied, Vote: agent.VerbDeny, Source: agent.SourcePerson,
+			Actor: c.Actor, ActorName: p.Name, Backchannel: c.Backchannel, Reason: c.Reason,
+		})
+	}
+	return refuse("That is not something that can be done with this question.")
+}
+
+func (d *Desk) approve(a agent.Approval, now time.Time, c agent.Click, p agent.Person) Ruling {
+	for _, v := range a.Votes {
+		if v.Actor == c.Actor {
+			return Ruling{Status: agent.ApprovalPending, Verdict: agent.Verdict{Status: a.Status,
+				Text: fmt.Sprintf("You have approved this already; %d of %d approved.", len(a.Votes), a.Quorum)}}
+		}
+	}
+	vote := Ruling{Status: agent.ApprovalPending, Vote: agent.VerbApprove, Source: agent.SourcePerson,
+		Actor: c.Actor, ActorName: p.Name, Backchannel: c.Backchannel, Reason: c.Reason}
+	record := d.record(a, agent.AuditApprovalVote, agent.AuditRecord{
+		Decision: string(agent.ApprovalApproved), Source: agent.SourcePerson, Actor: c.Actor, Backchannel: c.Backchannel, Reason: c.Reason, Latency: now.Sub(a.AskedAt)})
+	if have := len(a.Votes) + 1; have < a.Quorum {
+		vote.Audit = []agent.AuditRecord{record}
+		vote.Redraw = true
+		vote.Verdict = agent.Verdict{Accepted: true, Status: agent.ApprovalPending, Text: fmt.Sprintf("%d of %d approved.", have, a.Quorum)}
+		return vote
+	}
+	vote.Status = agent.ApprovalApproved
+	r := d.close(a, now, vote)
+	r.Audit = append([]agent.AuditRecord{record}, r.Audit...)
+	return r
+}
+
+func (d *Desk) expire(a agent.Approval, now time.Time) Ruling {
+	return d.close(a, now, Ruling{Status: agent.ApprovalExpired, Source: agent.SourceTimeout, Reason: "nobody decided in time"})
+}
+
+// Undeliverable implements agent.Desk.
+func (d *Desk) Undeliverable(ctx context.Context, id agent.ApprovalID, reason string) error {
+	return d.end(ctx, id, Ruling{Status: agent.ApprovalUndeliverable, Source: agent.SourceSystem, Reason: reason})
+}
+
+// Cancel ends a question that nobody will answer any more.
+func (d *Desk) Cancel(ctx context.Context, id agent.ApprovalID, reason string) error {
+	return d.end(ctx, id, Ruling{Status: agent.ApprovalCancelled, Source: agent.SourceSystem, Reason: reason})
+}
+
+func (d *Desk) end(ctx context.Context, id agent.ApprovalID, r Ruling) error {
+	_, err := d.store.Decide(ctx, id, func(a agent.Approval, now time.Time) Ruling {
+		if a.Status != agent.ApprovalPending {
+			return Ruling{Status: agent.ApprovalPending}
+		}
+		return d.close(a, now, r)
+	})
+	if err != nil {
+		return fmt.Errorf("end approval: %w", err)
+	}
+	d.bell.Ring()
+	return nil
+}
+
+// close completes a ruling that ends a: audit row, timeline, card.
+func (d *Desk) close(a agent.Approval, now time.Time, r Ruling) Ruling {
+	waited := now.Sub(a.AskedAt)
+	r.Redraw = true
+	r.Verdict = agent.Verdict{Accepted: true, Status: r.Status}
+	r.Audit = []agent.AuditRecord{d.record(a, agent.AuditApprovalDecided, agent.AuditRecord{
+		Decision: string(r.Status), Source: r.Source, Actor: r.Actor, Backchannel: r.Backchannel, Reason: r.Reason, Latency: waited})}
+	r.Events = []agent.Event{{Type: agent.EventRunResumed, Turn: a.Turn, Call: a.Call, Fields: map[string]string{
+		"tool_name": a.Tool, "tool_call_id": string(a.Call), "approval_id": string(a.ID),
+		"approved": strconv.FormatBool(r.Status == agent.ApprovalApproved), "decision": string(r.Status),
+		"source": string(r.Source), "actor": r.Actor.String(), "reason": r.Reason,
+		"waited_ms": strconv.FormatInt(waited.Milliseconds(), 10),
+	}}}
+	return r
+}
+
+// record fills in what every audit row about an approval says.
+func (d *Desk) record(a agent.Approval, kind agent.AuditKind, r agent.AuditRecord) agent.AuditRecord {
+	r.Kind, r.Turn, r.Call, r.Approval = kind, a.Turn, a.Call, a.ID
+	r.Tool, r.ArgsSHA256, r.Rule, r.Channel = a.Tool, a.ArgsSHA256, a.Rule, a.Place.Channel
+	r.Args, _ = d.mask.Object(a.Args)
+	return r
+}
+
+// Run expires overdue approvals until ctx ends. Any number of processes may run
+// it on one database.
+func (d *Desk) Run(ctx context.Context) error {
+	// A question asked by another process can be due before the next deadline
+	// known here, so no wait is longer than this.
+	const poll = 2 * time.Second
+	for {
+		wait, err := d.sweep(ctx)
+		if err != nil && ctx.Err() == nil {
+			d.log.ErrorContext(ctx, "expiring approvals failed, trying again", "err", err)
+			wait = poll
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(min(wait, poll)):
+		}
+	}
+}
+
+// sweep expires what is overdue and returns how long until the next.
+func (d *Desk) sweep(ctx context.Context) (time.Duration, error) {
+	overdue, err := d.store.Approvals(ctx, Query{Overdue: true, Limit: 100})
+	if err != nil {
+		return 0, err
+	}
+	for _, a := range overdue {
+		_, err := d.store.Decide(ctx, a.ID, func(a agent.Approval, now time.Time) Ruling {
+			if a.Status != agent.ApprovalPending || now.Before(a.Deadline) {
+				return Ruling{Status: agent.ApprovalPending}
+			}
+			return d.expire(a, now)
+		})
+		if err != nil {
+			return 0, err
+		}
+		d.bell.Ring()
+	}
+	return d.store.NextDeadline(ctx)
+}
