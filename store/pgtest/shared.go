@@ -130,7 +130,7 @@ rm -f "$1/alive"
 read -r line
 if [ "$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)" = "$2" ]; then kill -QUIT "$2"; fi
 n=0
-while kill -0 "$2" 2>/dev/null && [ $n -lt 200 ]; do sleep 0.05; n=$((n + 1)); done
+while [ -e "$1/data/postmaster.pid" ] && [ $n -lt 200 ]; do sleep 0.02; n=$((n + 1)); done
 rm -rf "$1"
 `
 
@@ -238,7 +238,7 @@ func serverIn(dir string) *Server {
 		Scheme:   "postgres",
 		User:     url.User(pgserver.Superuser),
 		Path:     "/postgres",
-		RawQuery: url.Values{"host": {filepath.Join(dir, dataDir)}}.Encode(),
+		RawQuery: pgserver.SocketQuery(filepath.Join(dir, dataDir)),
 	}}
 }
 

@@ -26,7 +26,7 @@ func Init(ctx context.Context, p Programs, a Account, dir string, noSync bool) e
 	} else {
 		args = append(args, "--data-checksums")
 	}
-	out, err := a.Command(ctx, p.path("initdb"), args...).CombinedOutput()
+	out, err := run(ctx, a, nil, p.path("initdb"), args...)
 	if err != nil {
 		return fmt.Errorf("create database cluster in %s: %w", dir, withOutput(ctx, err, out))
 	}
@@ -37,10 +37,8 @@ func Init(ctx context.Context, p Programs, a Account, dir string, noSync bool) e
 // cluster that nobody else has open, as superuser and without a password. The
 // first that fails ends it. Words in secret are removed from the error.
 func SingleUser(ctx context.Context, p Programs, a Account, dir string, statements []string, secret ...string) error {
-	cmd := a.Command(ctx, p.path("postgres"), "--single", "-D", dir,
-		"-c", "exit_on_error=on", "-c", "log_min_error_statement=panic", "-c", "log_checkpoints=off", "template1")
-	cmd.Stdin = strings.NewReader(strings.Join(statements, "\n") + "\n")
-	out, err := cmd.CombinedOutput()
+	out, err := run(ctx, a, strings.NewReader(strings.Join(statements, "\n")+"\n"),
+		p.path("postgres"), "--single", "-D", dir, "-c", "exit_on_error=on", "-c", "log_min_error_statement=panic", "template1")
 	if err != nil {
 		for _, word := range secret {
 			out = bytes.ReplaceAll(out, []byte(word), []byte("***"))

@@ -61,8 +61,9 @@ func Running(dir string) (socketDir string, ready bool, err error) {
 
 // StopLeftover ends the server that a killed process left on the cluster in
 // dir: fast at first, and immediately when that takes too long. A pid file
-// without its process, or whose number now belongs to another program, is
-// removed. The caller holds whatever lock keeps others from starting one.
+// whose number now belongs to another program is removed; one whose process is
+// gone is left to Postgres, which then looks for orphaned children. The caller
+// holds whatever lock keeps others from starting a server.
 func StopLeftover(ctx context.Context, dir string) (stopped bool, err error) {
 	f, err := readPidFile(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,6 +77,9 @@ func StopLeftover(ctx context.Context, dir string) (stopped bool, err error) {
 		return false, err
 	}
 	if !alive {
+		if f.pid > 1 && errors.Is(syscall.Kill(f.pid, 0), syscall.ESRCH) {
+			return false, nil
+		}
 		return false, os.Remove(filepath.Join(dir, "postmaster.pid"))
 	}
 	for _, step := range []struct {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,17 +36,26 @@ const (
 	socketName = ".s.PGSQL.5432"
 )
 
-// SocketFits reports whether a socket in dir has a name that the system can
-// bear: 104 bytes with the final zero on macOS, four more on Linux.
+// SocketFits reports whether a socket in dir has a name that the system and
+// clients can bear: 104 bytes with the final zero on macOS, four more on
+// Linux, and no comma, which separates hosts in a connection string.
 func SocketFits(dir string) bool {
-	return len(filepath.Join(dir, socketName)) <= 103
+	return len(filepath.Join(dir, socketName)) <= 103 && !strings.Contains(dir, ",")
+}
+
+// SocketQuery is the query of a postgres:// URL for a server whose socket is
+// in dir.
+func SocketQuery(dir string) string {
+	return url.Values{"host": {dir}, "port": {strconv.Itoa(port)}}.Encode()
 }
 
 func (c Config) command() *exec.Cmd {
+	// Left by a kill, and fatal if its number is somebody else's by now.
+	_ = os.Remove(filepath.Join(c.SocketDir, socketName+".lock"))
 	settings := map[string]string{
 		"listen_addresses":        "",
 		"port":                    strconv.Itoa(port),
-		"unix_socket_directories": `"` + strings.ReplaceAll(c.SocketDir, `"`, `""`) + `"`, // a list: the name may have a comma in it
+		"unix_socket_directories": `"` + strings.ReplaceAll(c.SocketDir, `"`, `""`) + `"`, // a list of names
 		"unix_socket_permissions": "0700",
 		"log_destination":         "stderr",
 		"logging_collector":       "off",
@@ -67,7 +77,8 @@ type Process struct {
 }
 
 // Start runs Postgres and returns when it accepts connections. If ctx ends
-// before that, the server is stopped again.
+// before that, the server is stopped again. Nothing may be running on the
+// cluster; see [StopLeftover].
 func Start(ctx context.Context, cfg Config) (*Process, error) {
 	out := &head{next: cfg.Log}
 	cmd := cfg.command()
@@ -76,7 +87,7 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start Postgres as %s: %w", cfg.Account.Name, err)
 	}
-	guard, err := watch(cfg.Account, cmd.Process.Pid)
+	guard, err := watch(cfg.Account, "INT", cmd.Process.Pid)
 	if err != nil {
 		return nil, errors.Join(err, cmd.Cancel(), cmd.Wait())
 	}
@@ -173,6 +184,24 @@ func Detach(ctx context.Context, cfg Config, log *os.File) (int, error) {
 	}
 }
 
+// run runs a program that ends by itself, under guard with all that it starts,
+// and returns what it printed.
+func run(ctx context.Context, a Account, stdin io.Reader, name string, args ...string) ([]byte, error) {
+	var out bytes.Buffer
+	cmd := a.Command(ctx, name, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &out
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s as %s: %w", filepath.Base(name), a.Name, err)
+	}
+	guard, err := watch(a, "KILL", -cmd.Process.Pid)
+	if err != nil {
+		return nil, errors.Join(err, cmd.Cancel(), cmd.Wait())
+	}
+	defer guard.dismiss()
+	err = cmd.Wait()
+	return out.Bytes(), err
+}
+
 // guard is the shell that stops Postgres when we are gone.
 type guard struct {
 	sh    *exec.Cmd
@@ -181,15 +210,17 @@ type guard struct {
 
 // watch starts a shell that reads from a pipe to which nobody ever writes: the
 // read ends when the last writer is gone, and that is when this process ends,
-// also by kill -9. There is no other way that works on both Linux and macOS;
-// Linux' own parent-death signal comes when the starting thread ends, which
-// in a Go program may be any time.
-func watch(a Account, pid int) (*guard, error) {
+// also by kill -9. Then the shell signals target, a process or, negative, a
+// group. It works alike on Linux and macOS. Linux' own parent-death signal
+// comes when the thread that started the child ends, which in a Go program
+// may be any time.
+func watch(a Account, signal string, target int) (*guard, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("watch over Postgres: %w", err)
 	}
-	sh := a.Command(context.Background(), "/bin/sh", "-c", `read -r line; kill -INT "$1"`, "clawbot-postgres-guard", strconv.Itoa(pid))
+	sh := a.Command(context.Background(), "/bin/sh", "-c", `read -r line; kill -s "$1" -- "$2"`,
+		"clawbot-postgres-guard", signal, strconv.Itoa(target))
 	sh.Stdin = r
 	err = sh.Start()
 	r.Close()
