@@ -165,7 +165,7 @@ func socketDir(t *testing.T, s *embedded.Server) string {
 
 // kill -9 of clawbot: Postgres ends by itself soon after.
 func TestKilledOwnerLeavesNoPostgres(t *testing.T) {
-	dir := newDir(t)
+	dir := withDatabase(t)
 	c := spawn(t, dir)
 	c.expect(t, "ready")
 	if len(servers(t, dir)) == 0 {
@@ -177,8 +177,7 @@ func TestKilledOwnerLeavesNoPostgres(t *testing.T) {
 
 // kill -9 of clawbot, and another starts in the same moment.
 func TestStartAfterKilledOwner(t *testing.T) {
-	dir := newDir(t)
-	stop(t, start(t, dir))
+	dir := withDatabase(t)
 	for range 3 {
 		c := spawn(t, dir)
 		c.expect(t, "ready")
@@ -195,7 +194,7 @@ func TestStartAfterKilledOwner(t *testing.T) {
 // kill -9 of clawbot and of the guard that would have stopped Postgres: the
 // next start stops it.
 func TestStartOverLeftover(t *testing.T) {
-	dir := newDir(t)
+	dir := withDatabase(t)
 	c := spawn(t, dir)
 	c.expect(t, "ready")
 	killGuard(t, c.Process.Pid)
@@ -226,7 +225,7 @@ func killGuard(t *testing.T, parent int) {
 
 // kill -9 of everything, as when the machine runs out of memory.
 func TestStartAfterKilledPostgres(t *testing.T) {
-	dir := newDir(t)
+	dir := withDatabase(t)
 	c := spawn(t, dir)
 	c.expect(t, "ready")
 	pids := servers(t, dir)
@@ -261,8 +260,7 @@ func TestStartAfterKilledInit(t *testing.T) {
 
 // After a power failure the pid file may name anybody's process.
 func TestStalePidFile(t *testing.T) {
-	dir := newDir(t)
-	stop(t, start(t, dir))
+	dir := withDatabase(t)
 	cluster := filepath.Join(dir, "postgres")
 	info, err := os.Stat(cluster)
 	if err != nil {
@@ -295,7 +293,7 @@ func TestStalePidFile(t *testing.T) {
 // Ctrl-C in a terminal goes to the whole foreground group. Postgres must not
 // hear of it: clawbot has things to write before it stops the database.
 func TestInterruptReachesClawbotFirst(t *testing.T) {
-	dir := newDir(t)
+	dir := withDatabase(t)
 	c := spawn(t, dir)
 	c.expect(t, "ready")
 	if err := syscall.Kill(-c.Process.Pid, syscall.SIGINT); err != nil {
@@ -307,7 +305,7 @@ func TestInterruptReachesClawbotFirst(t *testing.T) {
 
 // The refusal names the process that has the directory.
 func TestRefusalNamesOtherProcess(t *testing.T) {
-	dir := newDir(t)
+	dir := withDatabase(t)
 	c := spawn(t, dir)
 	c.expect(t, "ready")
 	_, err := embedded.Start(t.Context(), embedded.Config{DataDir: dir})
@@ -343,7 +341,7 @@ func TestManyStartAtOnce(t *testing.T) {
 
 // Postgres' own crash is noticed.
 func TestDone(t *testing.T) {
-	dir := newDir(t)
+	dir := withDatabase(t)
 	s := start(t, dir)
 	for _, pid := range servers(t, dir) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
