@@ -1,0 +1,164 @@
+package pgserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// pidFile is what Postgres writes to postmaster.pid in its cluster.
+type pidFile struct {
+	pid       int
+	socketDir string
+	ready     bool // accepts connections
+}
+
+// readPidFile reads postmaster.pid of the cluster in dir: line 1 is the
+// process, line 5 the socket's directory, line 8 the status, with blanks
+// behind it. The file is written piecemeal: what is not there yet is zero.
+// Without the file it returns an error that wraps fs.ErrNotExist.
+func readPidFile(dir string) (pidFile, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
+	if err != nil {
+		return pidFile{}, err
+	}
+	lines := strings.Split(string(b), "\n")
+	var f pidFile
+	if f.pid, err = strconv.Atoi(strings.TrimSpace(lines[0])); err != nil {
+		return pidFile{}, nil
+	}
+	if len(lines) > 4 {
+		f.socketDir = strings.TrimSpace(lines[4])
+	}
+	if len(lines) > 7 {
+		f.ready = strings.TrimSpace(lines[7]) == "ready"
+	}
+	return f, nil
+}
+
+// Running reports whether a server runs on the cluster in dir and accepts
+// connections, and in which directory its socket is.
+func Running(dir string) (socketDir string, ready bool, err error) {
+	f, err := readPidFile(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	alive, err := serves(f.pid, dir)
+	return f.socketDir, alive && f.ready, err
+}
+
+// StopLeftover ends the server that a killed process left on the cluster in
+// dir: fast at first, and immediately when that takes too long. A pid file
+// whose number now belongs to another program is removed; one whose process is
+// gone is left to Postgres, which then looks for orphaned children. The caller
+// holds whatever lock keeps others from starting a server.
+func StopLeftover(ctx context.Context, dir string) (stopped bool, err error) {
+	f, err := readPidFile(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	alive, err := serves(f.pid, dir)
+	if err != nil {
+		return false, err
+	}
+	if !alive {
+		if f.pid > 1 && errors.Is(syscall.Kill(f.pid, 0), syscall.ESRCH) {
+			return false, nil
+		}
+		return false, os.Remove(filepath.Join(dir, "postmaster.pid"))
+	}
+	for _, step := range []struct {
+		sig      syscall.Signal
+		patience time.Duration
+	}{{syscall.SIGINT, 10 * time.Second}, {syscall.SIGQUIT, 10 * time.Second}} {
+		if err := syscall.Kill(f.pid, step.sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return false, fmt.Errorf("stop Postgres left running by an earlier clawbot (pid %d): %w", f.pid, err)
+		}
+		gone, err := waitGone(ctx, f.pid, dir, step.patience)
+		if err != nil || gone {
+			return gone, err
+		}
+	}
+	return false, fmt.Errorf("stop Postgres left running by an earlier clawbot: process %d does not end: end it by hand", f.pid)
+}
+
+func waitGone(ctx context.Context, pid int, dir string, patience time.Duration) (bool, error) {
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		f, err := readPidFile(dir)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && f.pid != pid {
+			return true, nil
+		}
+		if alive, err := serves(pid, dir); err != nil || !alive {
+			return !alive, err
+		}
+		if err := sleep(ctx, 2*time.Millisecond); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// serves reports whether process pid is a server on the cluster in dir. A pid
+// file outlives a power failure, and its number may be anyone's after that.
+func serves(pid int, dir string) (bool, error) {
+	if pid <= 1 || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return false, nil
+	}
+	args, err := commandLine(pid)
+	if err != nil {
+		return false, err
+	}
+	// A zombie has no command line, so it serves nothing.
+	return strings.Contains(args, "postgres") && strings.Contains(args+" ", " -D "+dir+" "), nil
+}
+
+// commandLine is how process pid was started: from /proc on Linux, and from
+// ps elsewhere. It is empty if the process is gone.
+func commandLine(pid int) (string, error) {
+	if _, err := os.Stat("/proc/self/cmdline"); err == nil {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			return "", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("look at process %d: %w", pid, err)
+		}
+		return string(bytes.ReplaceAll(b, []byte{0}, []byte{' '})), nil
+	}
+	out, err := exec.Command("ps", "-ww", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	return string(out), nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
