@@ -1,0 +1,245 @@
+package tools
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/clawbot/clawbot/agent"
+)
+
+// Bounds of what a refusal tells the model.
+const (
+	maxProblems     = 5
+	maxProblemBytes = 300
+)
+
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// Checker holds the compiled schemas of a set of tools. It never changes and
+// may be used by many goroutines.
+type Checker struct {
+	schemas map[string]*jsonschema.Schema
+}
+
+// NewChecker compiles the schemas of the tools. The error names each tool
+// whose definition cannot be used, and two tools of one name.
+func NewChecker(tools []agent.Tool) (*Checker, error) {
+	c := &Checker{schemas: make(map[string]*jsonschema.Schema, len(tools))}
+	var errs []error
+	for _, t := range tools {
+		schema, err := compile(t)
+		if err == nil && c.schemas[t.Name] != nil {
+			err = fmt.Errorf("tool %q is defined twice: rename one of them or its server", t.Name)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		c.schemas[t.Name] = schema
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return c, nil
+}
+
+// CheckDefinition says why a tool cannot be offered to a model; nil if it can.
+// It is for lists that may lose a member, such as an MCP server's.
+func CheckDefinition(t agent.Tool) error {
+	_, err := compile(t)
+	return err
+}
+
+// Check says what is wrong with the arguments of a call, in words that let a
+// model mend it.
+func (c *Checker) Check(tool string, args []byte) (err error) {
+	schema := c.schemas[tool]
+	if schema == nil {
+		return fmt.Errorf("there is no tool %q", tool)
+	}
+	defer func() { // the validator meets data of strangers
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the arguments of %s cannot be checked: %v", tool, r)
+		}
+	}()
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(args))
+	if err != nil {
+		return fmt.Errorf("the arguments of %s are no JSON object", tool)
+	}
+	if _, ok := value.(map[string]any); !ok {
+		return fmt.Errorf("the arguments of %s are no JSON object", tool)
+	}
+	if bad := hugeNumber(value); bad != "" {
+		return fmt.Errorf("the arguments of %s hold a number that is too large: %s", tool, short(bad, 40))
+	}
+	verr := schema.Validate(value)
+	if verr == nil {
+		return nil
+	}
+	var v *jsonschema.ValidationError
+	if !errors.As(verr, &v) {
+		return fmt.Errorf("the arguments of %s do not fit: %w", tool, verr)
+	}
+	return fmt.Errorf("the arguments of %s do not fit: %s", tool, strings.Join(problems(v), "; "))
+}
+
+// Definition is the hash of what people trust a tool by: its name,
+// description, schema and owner. Each part is written with its length, so that
+// text cannot move from one part into another.
+func Definition(t agent.Tool) string {
+	h := sha256.New()
+	for _, part := range []string{t.Name, t.Description, string(t.Schema), t.Owner} {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
+		h.Write(n[:])
+		h.Write([]byte(part))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func compile(t agent.Tool) (schema *jsonschema.Schema, err error) {
+	if !toolName.MatchString(t.Name) {
+		return nil, fmt.Errorf("tool %q: the name needs 1 to 64 of a-z, A-Z, 0-9, _ and -", short(t.Name, 80))
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("tool %q: its schema cannot be used: %v", t.Name, r)
+		}
+	}()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(t.Schema))
+	if err != nil {
+		return nil, fmt.Errorf("tool %q: its schema is no JSON: %w", t.Name, err)
+	}
+	object, ok := doc.(map[string]any)
+	if !ok || object["type"] != "object" {
+		return nil, fmt.Errorf(`tool %q: its schema must be an object with "type": "object"`, t.Name)
+	}
+	if bad := hugeNumber(doc); bad != "" {
+		return nil, fmt.Errorf("tool %q: its schema holds a number that is too large: %s", t.Name, short(bad, 40))
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	const url = "clawbot:tool"
+	if err := c.AddResource(url, doc); err != nil {
+		return nil, fmt.Errorf("tool %q: its schema cannot be used: %w", t.Name, err)
+	}
+	if schema, err = c.Compile(url); err != nil {
+		return nil, fmt.Errorf("tool %q: its schema cannot be used: %s", t.Name, short(err.Error(), maxProblemBytes))
+	}
+	return schema, nil
+}
+
+// noLoader keeps a schema from reading files or the network by $ref.
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("schema refers to %s, and only references within itself are followed", short(url, 80))
+}
+
+// hugeNumber finds a number that the validator would expand to an enormous
+// fraction, or cannot read at all (1e1000001).
+func hugeNumber(v any) string {
+	switch v := v.(type) {
+	case json.Number:
+		s := v.String()
+		if len(s) > 400 {
+			return s
+		}
+		if i := strings.IndexAny(s, "eE"); i >= 0 {
+			if n, err := strconv.Atoi(s[i+1:]); err != nil || n > 400 || n < -400 {
+				return s
+			}
+		}
+	case map[string]any:
+		for _, member := range v {
+			if bad := hugeNumber(member); bad != "" {
+				return bad
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if bad := hugeNumber(item); bad != "" {
+				return bad
+			}
+		}
+	}
+	return ""
+}
+
+// problems flattens a validation error to its leaves, one sentence each.
+func problems(v *jsonschema.ValidationError) []string {
+	var list []string
+	var walk func(e *jsonschema.ValidationError)
+	walk = func(e *jsonschema.ValidationError) {
+		if len(e.Causes) == 0 {
+			if p := short(problem(e), maxProblemBytes); !slices.Contains(list, p) {
+				list = append(list, p)
+			}
+			return
+		}
+		for _, cause := range e.Causes {
+			walk(cause)
+		}
+	}
+	walk(v)
+	slices.Sort(list) // the validator walks maps
+	if len(list) > maxProblems {
+		list = append(list[:maxProblems], fmt.Sprintf("and %d more", len(list)-maxProblems))
+	}
+	return list
+}
+
+func problem(e *jsonschema.ValidationError) string {
+	path := strings.Join(e.InstanceLocation, ".")
+	of := func(property string) string {
+		if path == "" {
+			return property
+		}
+		return path + "." + property
+	}
+	at := path
+	if at == "" {
+		at = "the object"
+	}
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		for i, m := range k.Missing {
+			k.Missing[i] = of(m)
+		}
+		return "missing " + strings.Join(k.Missing, ", ")
+	case *kind.AdditionalProperties:
+		names := slices.Sorted(slices.Values(k.Properties))
+		for i, p := range names {
+			names[i] = strconv.Quote(of(p))
+		}
+		return "unknown property " + strings.Join(names, ", ")
+	case *kind.Type:
+		return fmt.Sprintf("%s must be %s, not %s", at, strings.Join(k.Want, " or "), k.Got)
+	case *kind.FalseSchema:
+		return at + " is not allowed"
+	}
+	return at + ": " + e.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+}
+
+// short cuts s to at most n bytes, at a whole character.
+func short(s string, n int) string {
+	s = clean(s)
+	if len(s) <= n {
+		return s
+	}
+	return string(wholeRunes([]byte(s[:n]))) + "…"
+}
