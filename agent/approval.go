@@ -103,9 +103,9 @@ type Desk interface {
 	// Card draws an approval as it is now, from its stored bytes alone.
 	// ErrNotFound if there is none.
 	Card(ctx context.Context, id ApprovalID) (Card, error)
-	// Undeliverable ends a question that no person can be shown. A question that
-	// is decided already stays as it is.
-	Undeliverable(ctx context.Context, id ApprovalID, reason string) error
+	// Close ends a question without a person: undeliverable or cancelled. A question
+	// that is decided already stays as it is.
+	Close(ctx context.Context, id ApprovalID, status ApprovalStatus, reason string) error
 }
 
 // Bell wakes the loops of this process when the database has work for them. It

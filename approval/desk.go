@@ -179,25 +179,16 @@ func (d *Desk) expire(a agent.Approval, now time.Time) Ruling {
 	return d.close(a, now, Ruling{Status: agent.ApprovalExpired, Source: agent.SourceTimeout, Reason: "nobody decided in time"})
 }
 
-// Undeliverable implements agent.Desk.
-func (d *Desk) Undeliverable(ctx context.Context, id agent.ApprovalID, reason string) error {
-	return d.end(ctx, id, Ruling{Status: agent.ApprovalUndeliverable, Source: agent.SourceSystem, Reason: reason})
-}
-
-// Cancel ends a question that nobody will answer any more.
-func (d *Desk) Cancel(ctx context.Context, id agent.ApprovalID, reason string) error {
-	return d.end(ctx, id, Ruling{Status: agent.ApprovalCancelled, Source: agent.SourceSystem, Reason: reason})
-}
-
-func (d *Desk) end(ctx context.Context, id agent.ApprovalID, r Ruling) error {
+// Close implements agent.Desk.
+func (d *Desk) Close(ctx context.Context, id agent.ApprovalID, status agent.ApprovalStatus, reason string) error {
 	_, err := d.store.Decide(ctx, id, func(a agent.Approval, now time.Time) Ruling {
 		if a.Status != agent.ApprovalPending {
 			return Ruling{Status: agent.ApprovalPending}
 		}
-		return d.close(a, now, r)
+		return d.close(a, now, Ruling{Status: status, Source: agent.SourceSystem, Reason: reason})
 	})
 	if err != nil {
-		return fmt.Errorf("end approval: %w", err)
+		return fmt.Errorf("close approval: %w", err)
 	}
 	d.bell.Ring()
 	return nil

@@ -1,0 +1,231 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Toolbox is what the engine knows of tools. Package tools implements it.
+type Toolbox interface {
+	// Tools lists what exists, in a fixed order.
+	Tools() []Tool
+	// Check says what is wrong with arguments, in words for the model.
+	Check(tool string, args []byte) error
+	// Fill completes delivery arguments from the origin and names those it filled.
+	Fill(tool Tool, args []byte, origin Origin) ([]byte, []string, error)
+	// Definition is a hash over what people and the model were told of a tool.
+	Definition(tool Tool) string
+}
+
+// Parts is what an Engine is made of. All are required but Log.
+type Parts struct {
+	Config   Config
+	Store    Store
+	Model    Model
+	Gate     Gate
+	Desk     Desk
+	Toolbox  Toolbox
+	Channels []Channel
+	Mask     *Masker
+	Bell     *Bell
+	Log      *slog.Logger
+	// Owner names this process among the replicas; unique for each start.
+	Owner string
+	// Lease is how long a claimed session stays without being renewed; it must be
+	// the store's.
+	Lease time.Duration
+	// Grace is how long a turn may go on after the end was asked for.
+	Grace time.Duration
+}
+
+// Engine turns messages into turns. Any number of engines work on one database.
+type Engine struct {
+	Parts
+	tools    []Tool // without the excluded ones
+	byName   map[string]Tool
+	channels map[ChannelName]Channel
+	names    []ChannelName // of the sessions this engine works on
+
+	mu     sync.Mutex
+	active map[SessionID]context.CancelCauseFunc
+}
+
+const (
+	maxWorkers  = 32 // turns at once
+	pollEvery   = time.Second
+	maxCalls    = 32 // calls in one answer of the model; the rest is blocked
+	maxPending  = 10 // open questions of a turn; the rest is denied
+	historyRows = 400
+	historySize = 400_000 // bytes of text sent to the model
+)
+
+// NewEngine puts the parts together.
+func NewEngine(p Parts) *Engine {
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{Parts: p, byName: map[string]Tool{}, channels: map[ChannelName]Channel{}, active: map[SessionID]context.CancelCauseFunc{}}
+	for _, t := range p.Toolbox.Tools() {
+		if !excluded(p.Config.ExcludedTools, t.Name) {
+			e.tools = append(e.tools, t)
+			e.byName[t.Name] = t
+		}
+	}
+	for _, c := range p.Channels {
+		e.channels[c.Name()] = c
+	}
+	e.names = append(slices.Sorted(maps.Keys(e.channels)), "cron")
+	return e
+}
+
+// Receive implements Inlet.
+func (e *Engine) Receive(ctx context.Context, m Inbound) (Receipt, error) {
+	r, err := e.Store.Receive(ctx, m)
+	if err != nil {
+		return r, fmt.Errorf("store message: %w", err)
+	}
+	if r.New {
+		e.Bell.Ring()
+	}
+	return r, nil
+}
+
+// Decide implements Inlet.
+func (e *Engine) Decide(ctx context.Context, c Click) (Verdict, error) { return e.Desk.Decide(ctx, c) }
+
+// Card implements Inlet.
+func (e *Engine) Card(ctx context.Context, id ApprovalID) (Card, error) { return e.Desk.Card(ctx, id) }
+
+var _ Inlet = (*Engine)(nil)
+
+// Run works until ctx ends, then lets running turns come to a step's end within
+// the grace, interrupts what is left, and waits for everything it started. What
+// was cut off is in the database and goes on at the next start.
+func (e *Engine) Run(ctx context.Context) error {
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(e.Grace, cut) })
+	defer stop()
+
+	leases, stopLeases := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { e.renewLeases(leases) })
+	wg.Go(func() { e.deliverDue(ctx, work) })
+	e.claimWork(ctx, work)
+	stopLeases()
+	wg.Wait()
+	return nil
+}
+
+// claimWork hands sessions to workers until ctx ends, and waits for them.
+func (e *Engine) claimWork(ctx, work context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, maxWorkers)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case slots <- struct{}{}:
+		}
+		w, err := e.Store.Claim(ctx, e.Owner, e.names)
+		if err != nil && ctx.Err() == nil {
+			e.Log.ErrorContext(ctx, "claiming work failed, trying again", "err", err)
+		}
+		if w == nil {
+			<-slots
+			select {
+			case <-ctx.Done():
+				return
+			case <-e.Bell.work:
+			case <-time.After(pollEvery):
+			}
+			continue
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			e.advance(ctx, work, w)
+		})
+	}
+}
+
+// renewLeases keeps the sessions in work ours. One that is lost, or could not be
+// renewed in time, is dropped at once.
+func (e *Engine) renewLeases(ctx context.Context) {
+	tick := time.NewTicker(e.Lease / 3)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ids := e.sessions()
+		if len(ids) == 0 {
+			last = time.Now()
+			continue
+		}
+		kept, err := e.Store.Renew(ctx, e.Owner, ids)
+		if err != nil {
+			e.Log.ErrorContext(ctx, "renewing leases failed", "err", err)
+			if time.Since(last) < e.Lease {
+				continue
+			}
+			kept = nil // others may have them by now
+		} else {
+			last = time.Now()
+		}
+		for _, id := range ids {
+			if !slices.Contains(kept, id) {
+				e.drop(id)
+			}
+		}
+	}
+}
+
+func (e *Engine) sessions() []SessionID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Keys(e.active))
+}
+
+func (e *Engine) drop(id SessionID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if cancel := e.active[id]; cancel != nil {
+		cancel(ErrLeaseLost)
+	}
+}
+
+// advance works on one claimed session until its turn ends or parks. A panic
+// is caught: the lease runs out and the turn is taken up again from the database.
+func (e *Engine) advance(stopping, work context.Context, w *Work) {
+	ctx, cancel := context.WithCancelCause(work)
+	e.mu.Lock()
+	e.active[w.Session] = cancel
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		delete(e.active, w.Session)
+		e.mu.Unlock()
+		cancel(nil)
+	}()
+	r := &run{Engine: e, stopping: stopping, outside: work, work: w, began: time.Now()}
+	err := r.guarded(ctx)
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrLeaseLost), errors.Is(context.Cause(ctx), ErrLeaseLost):
+		e.Log.WarnContext(ctx, "session went to another worker", "session", w.Session)
+	default:
+		e.Log.ErrorContext(ctx, "turn interrupted, it is taken up again from the database", "session", w.Session, "turn", r.turn().ID, "err", err)
+	}
+	// Its end may be the beginning of the session's next turn.
+	e.Bell.Ring()
+}

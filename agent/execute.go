@@ -1,0 +1,218 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxStoredOutput bounds what a tool's output may take in the database, in
+// characters.
+const maxStoredOutput = 2_000_000
+
+// settleOpen brings every open call to its end, in call order. It reports whether
+// the turn has to wait for a person: calls behind an open question wait with it.
+func (r *run) settleOpen(ctx context.Context) (parked bool, err error) {
+	for i := range r.work.Calls {
+		c := &r.work.Calls[i]
+		if c.Status.Ended() {
+			continue
+		}
+		if c.Status == CallStarted { // by a process that died
+			if err := r.takeUp(ctx, c); err != nil {
+				return false, err
+			}
+			continue
+		}
+		if c.Approval != "" {
+			a := r.work.Approvals[c.Approval]
+			switch a.Status {
+			case ApprovalPending:
+				return true, nil
+			case ApprovalApproved:
+			default:
+				status, why := refusalText(a)
+				r.settle(c, status, "", why)
+				if status == CallUndeliverable {
+					r.post(undeliverableNotice(c.Tool, a.ID))
+				}
+				continue
+			}
+		}
+		if r.stopping.Err() != nil {
+			return false, nil
+		}
+		if err := r.execute(ctx, c); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// takeUp goes on with a call that was started and never finished. Only an
+// idempotent tool runs again; of all others nobody can know.
+func (r *run) takeUp(ctx context.Context, c *ToolCall) error {
+	tool, ok := r.byName[c.Tool]
+	if ok && tool.Idempotent && r.admissible(tool, c) == "" {
+		return r.start(ctx, tool, c, "taken up again after a restart")
+	}
+	r.Log.WarnContext(ctx, "outcome of a call is unknown", "turn", c.Turn, "call", c.ID, "tool", c.Tool)
+	r.settle(c, CallUnknown, "", "Unknown: clawbot was stopped while this ran. It may or may not have taken effect, and it was not run again")
+	r.post(unknownNotice(*c))
+	return nil
+}
+
+// execute runs a call that was allowed or approved, if that still holds: a turn
+// can outlive a change of settings, and then the stricter side wins.
+func (r *run) execute(ctx context.Context, c *ToolCall) error {
+	tool := r.byName[c.Tool]
+	if why := r.admissible(tool, c); why != "" {
+		r.event(EventWarning, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "message": why})
+		r.Log.WarnContext(ctx, "call not executed", "turn", c.Turn, "call", c.ID, "tool", c.Tool, "why", why)
+		r.audit(AuditRecord{Kind: AuditPolicyDecision, Approval: c.Approval, Decision: string(Deny), Source: SourceSystem, Reason: why, Latency: -1}, c)
+		r.settle(c, CallBlocked, "", "Not executed: "+why)
+		return nil
+	}
+	return r.start(ctx, tool, c, "")
+}
+
+// admissible reports why a frozen call may not run now; "" if it may.
+func (r *run) admissible(tool Tool, c *ToolCall) string {
+	t := r.work.Turn
+	switch {
+	case tool.Name == "":
+		return "the tool is no longer available"
+	case c.Args == "" || SHA256(c.Args) != c.ArgsSHA256:
+		return "the stored arguments are not those that were judged"
+	case r.Toolbox.Definition(tool) != c.Definition:
+		return "the tool's definition has changed since the call was judged"
+	}
+	j := r.Gate.Judge(Question{Tool: tool, Args: []byte(c.Args), Origin: t.Origin, Session: t.Session})
+	if j.Action == Deny {
+		return "the policy denies this call now"
+	}
+	if c.Approval == "" {
+		if j.Action != Allow {
+			return "the policy asks for consent now, and nobody gave it"
+		}
+		return ""
+	}
+	a := r.work.Approvals[c.Approval]
+	if a.Status != ApprovalApproved || a.Call != c.ID || a.Tool != c.Tool || a.Args != c.Args || a.ArgsSHA256 != c.ArgsSHA256 ||
+		a.RequestSHA256 != RequestSHA256(t.Session, t.Origin.Place, *c) {
+		return "the approval is not for this call"
+	}
+	return ""
+}
+
+// start commits that the call runs, then runs it, then notes how it ended.
+func (r *run) start(ctx context.Context, tool Tool, c *ToolCall, reason string) error {
+	t := r.work.Turn
+	c.Status = CallStarted
+	r.step.Calls = append(r.step.Calls, *c)
+	if c.Approval != "" {
+		a := r.work.Approvals[c.Approval]
+		a.CallStatus = CallStarted
+		r.work.Approvals[c.Approval] = a
+	}
+	shown, _ := r.Mask.Object(c.Args)
+	r.event(EventToolCall, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "args": shown, "args_sha256": c.ArgsSHA256})
+	r.audit(AuditRecord{Kind: AuditToolStarted, Approval: c.Approval, Source: SourceSystem, Rule: c.Rule, Reason: reason, Latency: -1}, c)
+	if err := r.flush(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	result := invoke(ctx, tool, Invocation{
+		Session: t.Session, Turn: t.ID, Call: c.ID, Args: []byte(c.Args), Origin: t.Origin, Approved: c.Approval != ""})
+	c.Latency = time.Since(began)
+	r.Bell.Ring() // it may have queued a message
+	status := CallFailed
+	switch {
+	case result.Success:
+		status = CallSucceeded
+	case ctx.Err() != nil:
+		status = CallInterrupted
+	}
+	if context.Cause(ctx) == ErrLeaseLost {
+		return ErrLeaseLost
+	}
+	r.settle(c, status, Bound(Clean(result.Output), maxStoredOutput), Bound(Clean(result.Error), maxStoredOutput))
+	if ctx.Err() != nil {
+		// What happened must be written even though the turn's time is over.
+		if err := r.flush(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// invoke runs a tool and turns a panic into a failure.
+func invoke(ctx context.Context, tool Tool, inv Invocation) (result Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			result = Failed(fmt.Sprintf("the tool broke down: %v", p))
+		}
+	}()
+	return tool.Run(ctx, inv)
+}
+
+// settle gives a call its one end. With the last one of a batch the results
+// enter the history, in call order, in the same commit.
+func (r *run) settle(c *ToolCall, status CallStatus, output, errText string) {
+	ran := c.Status == CallStarted
+	c.Status, c.Output, c.Error = status, output, errText
+	r.step.Calls = append(r.step.Calls, *c)
+	shownOut, shownErr := Bound(output, 2000), Bound(errText, 2000)
+	success := strconv.FormatBool(status == CallSucceeded)
+	if ran {
+		ms := strconv.FormatInt(c.Latency.Milliseconds(), 10)
+		r.event(EventToolResult, c.ID, map[string]string{
+			"tool_name": c.Tool, "tool_call_id": string(c.ID), "success": success, "outcome": string(status), "latency_ms": ms})
+		latency := c.Latency
+		if status == CallUnknown {
+			latency = -1
+		}
+		r.audit(AuditRecord{Kind: AuditToolFinished, Approval: c.Approval, Decision: string(status), Source: SourceSystem, Rule: c.Rule, Reason: shownErr, Latency: latency}, c)
+	}
+	r.event(EventToolCompleted, c.ID, map[string]string{
+		"tool_name": c.Tool, "tool_call_id": string(c.ID), "success": success, "outcome": string(status), "output": shownOut, "error": shownErr})
+	if c.Approval != "" {
+		r.step.Refresh = append(r.step.Refresh, c.Approval)
+	}
+	r.closeBatch(c.Batch)
+}
+
+// closeBatch appends the results of a batch once all its calls have ended.
+func (r *run) closeBatch(batch int) {
+	var results []Message
+	for _, c := range r.work.Calls {
+		if c.Batch != batch {
+			continue
+		}
+		if !c.Status.Ended() {
+			return
+		}
+		results = append(results, Message{Role: RoleTool, Turn: c.Turn, CallID: c.ID, Failed: c.Status != CallSucceeded, Text: r.resultText(c)})
+	}
+	for _, m := range results {
+		r.say(m)
+	}
+}
+
+// resultText is what the model reads of a call.
+func (r *run) resultText(c ToolCall) string {
+	if c.Status == CallSucceeded {
+		if strings.TrimSpace(c.Output) == "" {
+			return noOutput
+		}
+		return Bound(c.Output, r.Config.MaxToolResultChars)
+	}
+	text := c.Error
+	if c.Status.Ran() && c.Output != "" {
+		text += "\n" + c.Output
+	}
+	return failureText(c.ID, c.Status, Bound(text, r.Config.MaxToolResultChars))
+}

@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// noOutput stands for a successful result without text.
+const noOutput = "(no output)"
+
+// What people are told when something fails: one sentence, with an id that the
+// log bears too; never a stack, an address or a secret.
+func notice(id TurnID, cause error) string {
+	what := "Something went wrong on my side and I had to stop"
+	switch {
+	case errors.Is(cause, ErrModelAuth):
+		what = "I cannot answer, because the model's provider refuses the key; an operator has to look at it"
+	case errors.Is(cause, ErrModelUnavailable):
+		what = "I cannot answer, because the model cannot be reached right now; please try again later"
+	case errors.Is(cause, ErrModelRefused):
+		what = "I cannot answer, because the model's provider refuses the request; an operator has to look at it"
+	case errors.Is(cause, errTurnTimeout):
+		what = "I ran out of time for this and stopped"
+	case errors.Is(cause, errEmptyAnswer):
+		what = "The model returned an empty answer"
+	case errors.Is(cause, errFiltered):
+		what = "The model's provider withheld the answer"
+	}
+	return fmt.Sprintf("%s (%s).", what, id)
+}
+
+func unknownNotice(c ToolCall) string {
+	return fmt.Sprintf("I was stopped while %s ran, so I do not know whether it took effect. It will not run again by itself; please check by hand (%s, %s).",
+		c.Tool, c.Turn, c.ID)
+}
+
+func undeliverableNotice(tool string, id ApprovalID) string {
+	return fmt.Sprintf("%s was not executed, because the question whether it may run could not be shown here (%s).", tool, id)
+}
+
+var (
+	errTurnTimeout = errors.New("turn ran out of time")
+	errEmptyAnswer = errors.New("the model returned an empty answer")
+	errFiltered    = errors.New("the answer was withheld")
+)
+
+// failureText is the result that the model reads for a call without success. It
+// names what happened, so that nobody is said to have denied what nobody saw.
+func failureText(id CallID, status CallStatus, text string) string {
+	js, err := json.Marshal(struct {
+		Success bool       `json:"success"`
+		Outcome CallStatus `json:"outcome"`
+		Error   string     `json:"error"`
+		CallID  CallID     `json:"tool_call_id"`
+	}{false, status, text, id})
+	if err != nil {
+		return text
+	}
+	return string(js)
+}
+
+// refusalText words the end of a call that did not run.
+func refusalText(a Approval) (CallStatus, string) {
+	with := func(text string) string {
+		if a.Reason != "" {
+			return text + ": " + a.Reason
+		}
+		return text
+	}
+	switch a.Status {
+	case ApprovalDenied:
+		return CallDenied, with("Denied by a person")
+	case ApprovalExpired:
+		return CallExpired, "Not executed: nobody decided before the deadline. Nobody denied it either"
+	case ApprovalCancelled:
+		return CallCancelled, with("Not executed: the question was cancelled")
+	case ApprovalUndeliverable:
+		return CallUndeliverable, with("Not executed: the question could not be shown to anybody")
+	default:
+		return CallBlocked, "Not executed: the stored decision is not understood"
+	}
+}

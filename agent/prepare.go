@@ -1,0 +1,252 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// providerID is an id that every provider takes back.
+var providerID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// prepare takes in an answer with calls. Every call is judged, in order, before
+// anything of the batch runs; what needs a person becomes a question. All of it
+// is one commit with the assistant's message.
+func (r *run) prepare(reply ModelReply) error {
+	t := r.work.Turn
+	batch := 1
+	used := map[CallID]bool{}
+	for _, c := range r.work.Calls {
+		batch = max(batch, c.Batch+1)
+		used[c.ID] = true
+	}
+	r.event(EventToolBatchStarted, "", map[string]string{"tool_call_count": strconv.Itoa(len(reply.Calls))})
+	first := len(r.work.Calls)
+	message := Message{Role: RoleAssistant, Turn: t.ID, Text: reply.Text}
+	for i, p := range reply.Calls {
+		if !providerID.MatchString(string(p.ID)) || used[p.ID] {
+			p.ID = NewID[CallID]("call", time.Now())
+		}
+		used[p.ID] = true
+		c := ToolCall{ID: p.ID, Turn: t.ID, Batch: batch, Position: i, Tool: Bound(Clean(p.Tool), 200), Raw: Clean(p.Arguments), Status: CallPrepared}
+		r.work.Calls = append(r.work.Calls, c)
+	}
+	pending := 0
+	for _, a := range r.work.Approvals {
+		if a.Status == ApprovalPending {
+			pending++
+		}
+	}
+	// The message goes before the results that a call refused below gets at once;
+	// its arguments are filled in as the calls are frozen.
+	at := len(r.step.Messages)
+	r.say(message)
+	seen := map[string]CallID{}
+	for i := first; i < len(r.work.Calls); i++ {
+		c := &r.work.Calls[i]
+		tool, why := r.freeze(c)
+		arguments := "{}"
+		if c.Args != "" {
+			arguments = c.Args
+		}
+		message.Calls = append(message.Calls, ProposedCall{ID: c.ID, Tool: toolName(c.Tool), Arguments: arguments})
+		if why == "" && i-first >= maxCalls {
+			why = fmt.Sprintf("Not executed: at most %d calls are taken from one answer", maxCalls)
+		}
+		if why != "" {
+			r.decided(c, Judgement{Action: Deny, Source: SourceSystem, Reason: why})
+			r.settle(c, CallBlocked, "", why)
+			continue
+		}
+		j := r.Gate.Judge(Question{Tool: tool, Args: []byte(c.Args), Origin: t.Origin, Session: t.Session})
+		c.Rule = j.Rule
+		r.decided(c, j)
+		key := strings.ToLower(c.Tool) + "\x00" + c.Args
+		switch earlier, twice := seen[key]; {
+		case j.Action == Deny:
+			why := "Denied by policy"
+			if j.Source == SourceSystem {
+				why = "Denied: the policy could not judge this call"
+			}
+			if j.Reason != "" {
+				why += ": " + j.Reason
+			}
+			r.settle(c, CallDenied, "", why)
+		case twice && !tool.Repeatable:
+			r.settle(c, CallDeduplicated, "", fmt.Sprintf("Not executed again: the same call is %s of this answer", earlier))
+		case j.Action == Allow:
+			seen[key] = c.ID
+			r.step.Calls = append(r.step.Calls, *c)
+		case j.Action == Ask:
+			seen[key] = c.ID
+			if r.question(c, j, pending) {
+				pending++
+			}
+		default:
+			r.settle(c, CallDenied, "", "Denied: the policy gave no answer that is understood")
+		}
+	}
+	r.step.Messages[at] = message
+	if r.loaded {
+		for i := len(r.history) - 1; i >= 0; i-- {
+			if r.history[i].Role == RoleAssistant {
+				r.history[i] = message
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// freeze fixes the bytes of a call: decode, fill in, clear, check. It returns the
+// tool, or why the call cannot run.
+func (r *run) freeze(c *ToolCall) (Tool, string) {
+	tool, ok := r.byName[c.Tool]
+	if !ok {
+		return Tool{}, fmt.Sprintf("Not executed: there is no tool named %q here", c.Tool)
+	}
+	args, err := Canonical(c.Raw)
+	if err != nil {
+		return tool, "Not executed: " + err.Error()
+	}
+	filled, names, err := r.Toolbox.Fill(tool, []byte(args), r.work.Turn.Origin)
+	if err != nil {
+		return tool, "Not executed: " + err.Error()
+	}
+	args, err = clearMarker(string(filled), tool)
+	if err != nil {
+		return tool, "Not executed: " + err.Error()
+	}
+	if err := r.Toolbox.Check(tool.Name, []byte(args)); err != nil {
+		return tool, "Not executed, the arguments are wrong: " + err.Error()
+	}
+	c.Args, c.ArgsSHA256, c.Filled = args, SHA256(args), names
+	c.Definition = r.Toolbox.Definition(tool)
+	return tool, ""
+}
+
+// clearMarker removes an argument "approved" in any spelling of case: consent
+// never comes from the model. A tool whose own schema declares it keeps it as
+// ordinary data.
+func clearMarker(args string, tool Tool) (string, error) {
+	if !strings.Contains(strings.ToLower(args), `"approved"`) {
+		return args, nil
+	}
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if err := json.Unmarshal(tool.Schema, &schema); err != nil {
+		return "", err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(args), &members); err != nil {
+		return "", err
+	}
+	for name := range members {
+		if _, own := schema.Properties[name]; strings.EqualFold(name, "approved") && !own {
+			delete(members, name)
+		}
+	}
+	out, err := json.Marshal(members)
+	if err != nil {
+		return "", err
+	}
+	return Canonical(string(out))
+}
+
+// question asks people about a call, or settles it if nobody can be asked. It
+// reports whether a question was asked.
+func (r *run) question(c *ToolCall, j Judgement, pending int) bool {
+	t := r.work.Turn
+	if a, again := r.refusedBefore(c); again {
+		status, why := refusalText(a)
+		r.settle(c, status, "", why+". It is not asked again in this turn")
+		return false
+	}
+	why := ""
+	switch {
+	case r.channels[t.Origin.Channel] == nil:
+		why = "nobody can be asked where this turn came from"
+	case j.Approvers.Empty() || j.Quorum < 1 || j.Timeout <= 0:
+		why = "the settings name nobody who could decide"
+	case pending >= maxPending:
+		why = fmt.Sprintf("there are %d open questions already", maxPending)
+	}
+	if why != "" {
+		r.audit(AuditRecord{Kind: AuditApprovalDecided, Decision: string(ApprovalUndeliverable), Source: SourceSystem, Rule: j.Rule, Reason: why, Latency: -1}, c)
+		r.settle(c, CallUndeliverable, "", "Not executed: "+why)
+		return false
+	}
+	a := Approval{
+		ID: NewID[ApprovalID]("ap", time.Now()), Session: t.Session, Turn: t.ID, Call: c.ID, Place: t.Origin.Place, Status: ApprovalPending,
+		Tool: c.Tool, Args: c.Args, ArgsSHA256: c.ArgsSHA256, RequestSHA256: RequestSHA256(t.Session, t.Origin.Place, *c), Filled: c.Filled,
+		Requester: t.Origin.Author, RequesterName: t.Origin.AuthorName, Rule: j.Rule, Why: j.Reason,
+		Approvers: j.Approvers, Quorum: j.Quorum, Timeout: j.Timeout,
+	}
+	c.Approval = a.ID
+	if r.work.Approvals == nil {
+		r.work.Approvals = map[ApprovalID]Approval{}
+	}
+	r.work.Approvals[a.ID] = a
+	r.step.Calls = append(r.step.Calls, *c)
+	r.step.Approvals = append(r.step.Approvals, a)
+	r.step.Deliveries = append(r.step.Deliveries, Delivery{
+		ID: NewID[DeliveryID]("dlv", time.Now()), Session: t.Session, Turn: t.ID, Kind: DeliverCard, Place: a.Place, Approval: &Approval{ID: a.ID}})
+	shown, _ := r.Mask.Object(c.Args)
+	r.event(EventRunPaused, c.ID, map[string]string{
+		"tool_name": c.Tool, "tool_call_id": string(c.ID), "reason": j.Reason, "payload": shown,
+		"approval_id": string(a.ID), "timeout_ms": strconv.FormatInt(j.Timeout.Milliseconds(), 10),
+	})
+	r.audit(AuditRecord{Kind: AuditApprovalRequested, Approval: a.ID, Decision: string(Ask), Source: SourcePolicy, Rule: j.Rule, Reason: j.Reason, Latency: -1}, c)
+	return true
+}
+
+// refusedBefore finds a no or an expiry for the same tool and bytes in this turn.
+func (r *run) refusedBefore(c *ToolCall) (Approval, bool) {
+	for _, e := range r.work.Calls {
+		if e.Tool == c.Tool && e.ArgsSHA256 == c.ArgsSHA256 && (e.Status == CallDenied || e.Status == CallExpired) && e.Approval != "" {
+			return r.work.Approvals[e.Approval], true
+		}
+	}
+	return Approval{}, false
+}
+
+// decided records the judgement on a call.
+func (r *run) decided(c *ToolCall, j Judgement) {
+	r.event(EventPolicyDecision, c.ID, map[string]string{
+		"tool_name": c.Tool, "tool_call_id": string(c.ID), "action": string(j.Action), "reason": j.Reason, "rule": j.Rule, "args_sha256": c.ArgsSHA256})
+	r.audit(AuditRecord{Kind: AuditPolicyDecision, Decision: string(j.Action), Source: j.Source, Rule: j.Rule, Reason: j.Reason, Latency: -1}, c)
+}
+
+// audit completes a record with what is known of its call, secrets masked.
+func (r *run) audit(a AuditRecord, c *ToolCall) {
+	a.Turn, a.Call, a.Tool, a.ArgsSHA256, a.Channel = c.Turn, c.ID, c.Tool, c.ArgsSHA256, r.work.Turn.Origin.Channel
+	if c.Args != "" {
+		a.Args, _ = r.Mask.Object(c.Args)
+	}
+	a.Reason, _ = r.Mask.Text(Bound(Clean(a.Reason), 2000))
+	r.step.Audit = append(r.step.Audit, a)
+}
+
+// toolName makes a name that the model invented fit for the history, where one
+// bad name would make providers refuse the whole request.
+func toolName(name string) string {
+	clean := strings.Map(func(c rune) rune {
+		if c == '_' || c == '-' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' {
+			return c
+		}
+		return '_'
+	}, name)
+	if clean == "" {
+		clean = "unnamed"
+	}
+	return clean[:min(len(clean), 64)]
+}
+
+func excluded(names []string, tool string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, tool) })
+}
