@@ -151,3 +151,54 @@ func TestUpdateLength(t *testing.T) {
 	}(), "msg_too_long")
 	s.NoViolations(t)
 }
+
+// Each limit of a modal holds exactly.
+func TestViewLimits(t *testing.T) {
+	s := slacktest.Start(t)
+	p := startProgram(t, s, nil)
+	s.WaitConnected(t, 1)
+	m := card(t, p, s, "")
+	x := func(n int) string { return strings.Repeat("x", n) }
+	open := func(v slack.ModalViewRequest) error {
+		if err := s.Click("U0001", m, "Approve"); err != nil {
+			t.Fatal(err)
+		}
+		clicks := p.snapshot().clicks
+		_, err := p.api.OpenView(clicks[len(clicks)-1].TriggerID, v)
+		return err
+	}
+	for _, tc := range []struct {
+		name  string
+		limit int
+		set   func(v *slack.ModalViewRequest, n int)
+	}{
+		{"title", 24, func(v *slack.ModalViewRequest, n int) { v.Title = plain(x(n)) }},
+		{"submit", 24, func(v *slack.ModalViewRequest, n int) { v.Submit = plain(x(n)) }},
+		{"close", 24, func(v *slack.ModalViewRequest, n int) { v.Close = plain(x(n)) }},
+		{"private_metadata", 3000, func(v *slack.ModalViewRequest, n int) { v.PrivateMetadata = x(n) }},
+		{"callback_id", 255, func(v *slack.ModalViewRequest, n int) { v.CallbackID = x(n) }},
+		{"blocks", 100, func(v *slack.ModalViewRequest, n int) {
+			for len(v.Blocks.BlockSet) < n {
+				v.Blocks.BlockSet = append(v.Blocks.BlockSet, slack.NewDividerBlock())
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := modal(1)
+			tc.set(&v, tc.limit)
+			if err := open(v); err != nil {
+				t.Errorf("at the limit of %d: %v", tc.limit, err)
+			}
+			v = modal(1)
+			tc.set(&v, tc.limit+1)
+			if err := open(v); err == nil || !strings.HasPrefix(err.Error(), "invalid_arguments") {
+				t.Errorf("one over: %v", err)
+			}
+		})
+	}
+	v := modal(1)
+	v.Submit = nil
+	if open(v) == nil {
+		t.Error("an input without a submit button was accepted")
+	}
+}

@@ -118,7 +118,7 @@ func TestEcho(t *testing.T) {
 
 // An event that is not acknowledged comes again, with a retry number.
 func TestRedelivery(t *testing.T) {
-	s := slacktest.Start(t, slacktest.WithAckTimeout(20*time.Millisecond), slacktest.WithRetryDelays(0, 0))
+	s := slacktest.Start(t, slacktest.WithAckTimeout(100*time.Millisecond), slacktest.WithRetryDelays(0, 0))
 	p := startProgram(t, s, func(smc *socketmode.Client, e socketmode.Event) {
 		if e.Request != nil && e.Request.RetryAttempt == 2 {
 			_ = smc.Ack(*e.Request)
@@ -176,7 +176,7 @@ func TestDisconnectAndDrop(t *testing.T) {
 }
 
 func TestUnreadableEvents(t *testing.T) {
-	s := slacktest.Start(t, slacktest.WithAckTimeout(20*time.Millisecond), slacktest.WithRetryDelays(0))
+	s := slacktest.Start(t)
 	acking := func(smc *socketmode.Client, e socketmode.Event) {
 		if bad, ok := e.Data.(*socketmode.ErrorBadMessage); ok {
 			var envelope struct {
@@ -245,7 +245,7 @@ func TestConnectionLimit(t *testing.T) {
 
 // Each envelope goes to one connection, in turn; a ghost swallows its share.
 func TestOneConnectionEach(t *testing.T) {
-	s := slacktest.Start(t, slacktest.WithAckTimeout(50*time.Millisecond), slacktest.WithRetryDelays(0, 0))
+	s := slacktest.Start(t, slacktest.WithAckTimeout(200*time.Millisecond), slacktest.WithRetryDelays(0, 0))
 	p, q := startProgram(t, s, nil), startProgram(t, s, nil)
 	s.WaitConnected(t, 2)
 	s.Say("C0001", "U0001", "one")
