@@ -75,14 +75,15 @@ func (ws workspace) read(path string) agent.Result {
 }
 
 // describe turns bytes into text for a model: at most limit bytes, no binary
-// data, valid UTF-8. The notes say what was left out or changed.
+// data, valid UTF-8. The notes say what was left out or changed. A
+// negative total is not known.
 func describe(data []byte, limit int, total int64) (text, notes string) {
 	if bytes.IndexByte(data[:min(len(data), 8192)], 0) >= 0 {
-		return "", fmt.Sprintf("binary data, %d bytes, looks like %s, not shown", total, http.DetectContentType(data))
+		return "", fmt.Sprintf("binary data, %s, looks like %s, not shown", size(total), http.DetectContentType(data))
 	}
 	if len(data) > limit {
 		data = wholeRunes(data[:limit])
-		notes = fmt.Sprintf("the first %d of %d bytes", len(data), total)
+		notes = fmt.Sprintf("the first %d of %s", len(data), size(total))
 	}
 	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
 		if notes != "" {
@@ -91,4 +92,11 @@ func describe(data []byte, limit int, total int64) (text, notes string) {
 		notes += "not valid UTF-8, what cannot be shown is replaced by \uFFFD"
 	}
 	return clean(string(data)), notes
+}
+
+func size(total int64) string {
+	if total < 0 {
+		return "an unknown number of bytes"
+	}
+	return fmt.Sprintf("%d bytes", total)
 }

@@ -33,12 +33,13 @@ var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 // may be used by many goroutines.
 type Checker struct {
 	schemas map[string]*jsonschema.Schema
+	checks  map[string]func(args []byte) error // of built-in tools, beyond the schema
 }
 
 // NewChecker compiles the schemas of the tools. The error names each tool
 // whose definition cannot be used, and two tools of one name.
 func NewChecker(tools []agent.Tool) (*Checker, error) {
-	c := &Checker{schemas: make(map[string]*jsonschema.Schema, len(tools))}
+	c := &Checker{schemas: map[string]*jsonschema.Schema{}, checks: map[string]func([]byte) error{}}
 	var errs []error
 	for _, t := range tools {
 		schema, err := compile(t)
@@ -50,6 +51,7 @@ func NewChecker(tools []agent.Tool) (*Checker, error) {
 			continue
 		}
 		c.schemas[t.Name] = schema
+		c.checks[t.Name] = precheck(t)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -86,13 +88,21 @@ func (c *Checker) Check(tool string, args []byte) (err error) {
 	if bad := hugeNumber(value); bad != "" {
 		return fmt.Errorf("the arguments of %s hold a number that is too large: %s", tool, short(bad, 40))
 	}
-	verr := schema.Validate(value)
-	if verr == nil {
-		return nil
+	if err := schema.Validate(value); err != nil {
+		return unfit(tool, err)
 	}
+	if check := c.checks[tool]; check != nil {
+		if err := check(args); err != nil {
+			return fmt.Errorf("the arguments of %s do not fit: %s", tool, short(err.Error(), maxProblemBytes))
+		}
+	}
+	return nil
+}
+
+func unfit(tool string, err error) error {
 	var v *jsonschema.ValidationError
-	if !errors.As(verr, &v) {
-		return fmt.Errorf("the arguments of %s do not fit: %w", tool, verr)
+	if !errors.As(err, &v) {
+		return fmt.Errorf("the arguments of %s do not fit: %w", tool, err)
 	}
 	return fmt.Errorf("the arguments of %s do not fit: %s", tool, strings.Join(problems(v), "; "))
 }

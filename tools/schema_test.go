@@ -145,9 +145,36 @@ func builtins(t *testing.T) []agent.Tool {
 	t.Helper()
 	c := DefaultConfig()
 	c.Workspace = filepath.Join(t.TempDir(), "ws")
-	list, err := Builtin(c, Deps{})
+	list, err := Builtin(c, Deps{Outbox: &outbox{}, Jobs: &jobList{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// L7: nobody is asked about a call that cannot run.
+func TestBuiltinArgumentsAreCheckedBeyondTheSchema(t *testing.T) {
+	c, err := NewChecker(builtins(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range []string{
+		`read_file {"path":"../x"}`, `list_dir {"path":"/etc"}`, `write_file {"path":"a/../../b","content":""}`,
+		`http_fetch {"url":"ftp://a.example"}`, `http_fetch {"url":"http://u:p@a.example"}`,
+		`cron_add {"prompt":"x"}`, `cron_add {"prompt":"x","schedule":"no"}`, `cron_add {"prompt":"x","at":"soon"}`,
+	} {
+		tool, args, _ := strings.Cut(call, " ")
+		if err := c.Check(tool, []byte(args)); err == nil {
+			t.Errorf("%s passes", call)
+		}
+	}
+	for _, call := range []string{
+		`read_file {"path":"x"}`, `list_dir {"path":"."}`, `http_fetch {"url":"http://a.example"}`, `cron_list {}`,
+		`cron_add {"prompt":"x","schedule":"@daily"}`, `send_message {"text":"x"}`, `cron_remove {"id":"job_1"}`,
+	} {
+		tool, args, _ := strings.Cut(call, " ")
+		if err := c.Check(tool, []byte(args)); err != nil {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
 }
