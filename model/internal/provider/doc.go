@@ -1,0 +1,16 @@
+// Package provider holds what the providers of models share, whatever their
+// wire form: a history that every provider accepts (History), tool definitions
+// (Definitions), the joining of a streamed answer (Answer), the HTTP client that
+// watches over one attempt (Transport), and the loop that makes attempts until
+// one yields a whole answer (Do).
+//
+// A request runs through it like this:
+//
+//	ModelRequest ─► History, Definitions ─► SDK parameters
+//	Do ─► SDK ─► Transport ─► HTTP … events ─► Answer ─► ModelReply
+//
+// The SDKs' own retries are off: they end where a stream begins, and a stream
+// that is cut must be tried again as a whole. The package owns no goroutine
+// that outlives an attempt and reads nothing of the environment; proxies are
+// the business of the given http.Client.
+package provider

@@ -1,0 +1,88 @@
+package provider
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/clawbot/clawbot/agent"
+)
+
+// Definition is a tool as a provider is told of it.
+type Definition struct {
+	Name        string
+	Description string
+	Schema      map[string]any // an object schema; encodes to the same bytes each time
+}
+
+// Definitions returns the tools in the order of their names, whatever order they
+// came in, because providers cache by common beginning. One bad definition would
+// make a provider refuse the whole request, with words that name nobody; so it
+// is an error here that names the tool and wraps agent.ErrModelRefused.
+func Definitions(tools []agent.Tool) ([]Definition, error) {
+	out := make([]Definition, 0, len(tools))
+	for _, tool := range tools {
+		if !allowed(tool.Name) || len(tool.Name) > maxName {
+			return nil, refused("tool %q: a name has 1 to %d characters of a-z, A-Z, 0-9, _ and -", tool.Name, maxName)
+		}
+		schema, err := objectSchema(tool.Schema)
+		if err != nil {
+			return nil, refused("tool %s: %v", tool.Name, err)
+		}
+		out = append(out, Definition{tool.Name, clean(tool.Description), schema})
+	}
+	slices.SortFunc(out, func(a, b Definition) int { return cmp.Compare(a.Name, b.Name) })
+	for i := 1; i < len(out); i++ {
+		if out[i].Name == out[i-1].Name {
+			return nil, refused("tool %s: the name is used twice", out[i].Name)
+		}
+	}
+	return out, nil
+}
+
+// PastDefinitions returns a definition for each tool that the history has calls
+// of: Anthropic refuses calls in a request that defines no tool at all.
+func PastDefinitions(history []agent.Message) []Definition {
+	var names []string
+	for _, m := range history {
+		for _, call := range m.Calls {
+			names = append(names, call.Tool)
+		}
+	}
+	slices.Sort(names)
+	var out []Definition
+	for _, name := range slices.Compact(names) {
+		out = append(out, Definition{name, "No longer available.", map[string]any{"type": "object", "properties": map[string]any{}}})
+	}
+	return out
+}
+
+// objectSchema brings a schema to what both providers take: an object with
+// properties and without alternatives at its top. Leaving the alternatives out
+// only tells the model less; the engine checks arguments against the original.
+func objectSchema(raw json.RawMessage) (map[string]any, error) {
+	schema := map[string]any{}
+	if len(bytes.TrimSpace(raw)) > 0 {
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.UseNumber()
+		if err := dec.Decode(&schema); err != nil {
+			return nil, fmt.Errorf("its schema is no JSON object: %w", err)
+		}
+	}
+	if schema == nil {
+		schema = map[string]any{}
+	}
+	if t, ok := schema["type"]; ok && t != "object" {
+		return nil, fmt.Errorf("its schema is of type %v, an object is needed", t)
+	}
+	schema["type"] = "object"
+	if _, ok := schema["properties"].(map[string]any); !ok {
+		schema["properties"] = map[string]any{}
+	}
+	for _, keyword := range []string{"oneOf", "anyOf", "allOf", "not", "enum"} {
+		delete(schema, keyword)
+	}
+	return schema, nil
+}
