@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,8 +22,9 @@ const patience = 2 * time.Minute
 // Server is a Postgres server for tests. The role that its URLs name is a
 // superuser.
 type Server struct {
-	base       url.URL // of the database postgres
-	disposable bool    // ends with the test: its databases need no dropping
+	base       url.URL  // of the database postgres
+	disposable bool     // ends with the test: its databases need no dropping
+	templates  sync.Map // names of those that are known to be there
 }
 
 // URL is the connection string of a database on the server.
@@ -91,42 +93,44 @@ func Hash(fsys fs.FS) string {
 // name only when it is complete, so a test binary killed in between leaves
 // nothing that could be taken for one.
 func (s *Server) ensureTemplate(ctx context.Context, name string, migrate func(context.Context, string) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
-	if err != nil {
-		return err
+	if _, ok := s.templates.Load(name); ok {
+		return nil
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	err := s.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return s.makeTemplate(ctx, conn, name, migrate)
+	})
+	if err == nil {
+		s.templates.Store(name, true)
+	}
+	return err
+}
 
-	exists := func() (bool, error) {
-		var yes bool
-		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, name).Scan(&yes)
+func (s *Server) makeTemplate(ctx context.Context, conn *pgx.Conn, name string, migrate func(context.Context, string) error) error {
+	found := func() (yes bool, err error) {
+		err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, name).Scan(&yes)
 		return yes, err
 	}
-	if yes, err := exists(); yes || err != nil {
+	if yes, err := found(); yes || err != nil {
 		return err
 	}
 	// The lock goes with the connection.
 	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock(hashtextextended($1, 0))`, name); err != nil {
 		return err
 	}
-	if yes, err := exists(); yes || err != nil {
+	if yes, err := found(); yes || err != nil {
 		return err
 	}
 	draft := name + "_draft"
-	for _, sql := range []string{
-		`DROP DATABASE IF EXISTS ` + quote(draft) + ` WITH (FORCE)`,
-		`CREATE DATABASE ` + quote(draft) + ` TEMPLATE template0`,
-	} {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			return err
-		}
+	if _, err := conn.Exec(ctx, `DROP DATABASE IF EXISTS `+quote(draft)+` WITH (FORCE)`); err != nil {
+		return err
+	}
+	if err := s.copyDatabase(ctx, draft, "template0"); err != nil {
+		return err
 	}
 	if err := migrate(ctx, s.URL(draft)); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	_, err = conn.Exec(ctx, `ALTER DATABASE `+quote(draft)+` RENAME TO `+quote(name))
+	_, err := conn.Exec(ctx, `ALTER DATABASE `+quote(draft)+` RENAME TO `+quote(name))
 	return err
 }
 
@@ -134,7 +138,7 @@ func (s *Server) ensureTemplate(ctx context.Context, name string, migrate func(c
 func (s *Server) create(t testing.TB, template string) string {
 	t.Helper()
 	name := databaseName(t.Name())
-	if err := s.exec(t.Context(), `CREATE DATABASE `+quote(name)+` TEMPLATE `+quote(template)); err != nil {
+	if err := s.copyDatabase(t.Context(), name, template); err != nil {
 		t.Fatalf("pgtest: create database: %v", err)
 	}
 	if s.disposable {
@@ -148,7 +152,29 @@ func (s *Server) create(t testing.TB, template string) string {
 	return s.URL(name)
 }
 
+// copyDatabase copies files rather than pages, which takes half the time and
+// writes no log. Before PostgreSQL 15 that was the only way, and had no name.
+func (s *Server) copyDatabase(ctx context.Context, name, template string) error {
+	sql := `CREATE DATABASE ` + quote(name) + ` TEMPLATE ` + quote(template)
+	return s.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		version := conn.PgConn().ParameterStatus("server_version")
+		if !strings.HasPrefix(version, "14.") {
+			sql += ` STRATEGY file_copy`
+		}
+		_, err := conn.Exec(ctx, sql)
+		return err
+	})
+}
+
 func (s *Server) exec(ctx context.Context, sql string) error {
+	return s.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, sql)
+		return err
+	})
+}
+
+// use lends out a connection to the database postgres.
+func (s *Server) use(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
@@ -156,8 +182,7 @@ func (s *Server) exec(ctx context.Context, sql string) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	_, err = conn.Exec(ctx, sql)
-	return err
+	return f(ctx, conn)
 }
 
 // databaseName keeps enough of the test's name to be recognised in

@@ -26,23 +26,23 @@ type DedicatedServer struct {
 // ends with the test.
 func Dedicated(t testing.TB) *DedicatedServer {
 	t.Helper()
-	return dedicated(t, throwaway)
+	return dedicated(t, inMemory, throwaway)
 }
 
-// Durable starts a server for this test alone that treats the disk as a real
-// one does: benchmarks whose numbers shall mean something need it.
+// Durable starts a server for this test alone, on a disk, and syncs to it as
+// in production: benchmarks whose numbers shall mean something need it.
 func Durable(t testing.TB) *DedicatedServer {
 	t.Helper()
 	settings := maps.Clone(throwaway)
 	maps.Copy(settings, map[string]string{"fsync": "on", "full_page_writes": "on", "autovacuum": "on"})
-	return dedicated(t, settings)
+	return dedicated(t, os.TempDir, settings)
 }
 
-func dedicated(t testing.TB, settings map[string]string) *DedicatedServer {
+func dedicated(t testing.TB, place func() string, settings map[string]string) *DedicatedServer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	i, err := findInstallation()
+	i, err := findInstallation(place)
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}

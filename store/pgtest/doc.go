@@ -6,8 +6,9 @@
 //	srv := pgtest.Durable(t)                           // the same with fsync, for benchmarks
 //
 // All test binaries of one checkout share a server. The first that needs it
-// starts it under the temporary directory, the others join, and it ends when
-// the last of them has ended, however that ended:
+// starts it, in memory where that can be had and else under the temporary
+// directory. The others join, and it ends when the last of them has ended,
+// however that ended:
 //
 //	test binaries ──hold the writing end of──► alive (a named pipe)
 //	                                             │ end of file when none is left

@@ -32,7 +32,7 @@ func query[T any](t *testing.T, conn *pgx.Conn, sql string) T {
 	return v
 }
 
-func exec(t *testing.T, conn *pgx.Conn, sql string) {
+func run(t *testing.T, conn *pgx.Conn, sql string) {
 	t.Helper()
 	if _, err := conn.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
@@ -41,8 +41,8 @@ func exec(t *testing.T, conn *pgx.Conn, sql string) {
 
 func TestEmpty(t *testing.T) {
 	a, b := connect(t, pgtest.Empty(t)), connect(t, pgtest.Empty(t))
-	exec(t, a, `CREATE TABLE t (n int)`)
-	exec(t, b, `CREATE TABLE t (n int)`)
+	run(t, a, `CREATE TABLE t (n int)`)
+	run(t, b, `CREATE TABLE t (n int)`)
 }
 
 func TestDatabase(t *testing.T) {
@@ -60,7 +60,7 @@ func TestDatabase(t *testing.T) {
 	name := t.Name() + pgtest.Hash(fstest.MapFS{"1.sql": {Data: []byte("x")}})
 	a := connect(t, pgtest.Database(t, name, migrate))
 	b := connect(t, pgtest.Database(t, name, migrate))
-	exec(t, a, `INSERT INTO t VALUES (2)`)
+	run(t, a, `INSERT INTO t VALUES (2)`)
 	if got := query[int](t, b, `SELECT count(*) FROM t`); got != 1 {
 		t.Errorf("rows in the other copy: %d, want 1", got)
 	}
@@ -73,8 +73,8 @@ func TestDedicated(t *testing.T) {
 	srv := pgtest.Dedicated(t)
 	dsn := srv.Empty(t)
 	conn := connect(t, dsn)
-	exec(t, conn, `CREATE TABLE t (n int)`)
-	exec(t, conn, `INSERT INTO t VALUES (1)`)
+	run(t, conn, `CREATE TABLE t (n int)`)
+	run(t, conn, `INSERT INTO t VALUES (1)`)
 	srv.Kill()
 	if _, err := conn.Exec(t.Context(), `SELECT 1`); err == nil {
 		t.Error("the connection outlived its server")

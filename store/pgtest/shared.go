@@ -67,7 +67,7 @@ func Shared(t testing.TB) *Server {
 func join(ctx context.Context) (*Server, *os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	i, err := findInstallation()
+	i, err := findInstallation(inMemory)
 	if err != nil {
 		return nil, nil, err
 	}
