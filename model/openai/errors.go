@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -11,6 +12,9 @@ import (
 func detail(body []byte) provider.Detail {
 	var envelope struct {
 		Error json.RawMessage `json:"error"`
+	}
+	if !bytes.Contains(body, []byte(`"error"`)) {
+		return provider.Detail{} // as nearly all chunks
 	}
 	if json.Unmarshal(body, &envelope) != nil || len(envelope.Error) == 0 || string(envelope.Error) == "null" {
 		return provider.Detail{}

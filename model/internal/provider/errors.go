@@ -102,7 +102,7 @@ func (s Scrubber) FromCause(err error) *Error {
 }
 
 func (s Scrubber) describe(what string, d Detail) string {
-	if kind := s.Clean(d.Type); kind != "" {
+	if kind := s.Clean(d.Type); errorType.MatchString(kind) {
 		what += " " + kind
 	}
 	if message := s.Clean(d.Message); message != "" {
@@ -142,7 +142,8 @@ func NewScrubber(secrets ...string) Scrubber {
 		if secret == "" {
 			continue
 		}
-		s.secrets = append(s.secrets, secret, url.QueryEscape(secret), url.PathEscape(secret), strconv.Quote(secret),
+		query := url.QueryEscape(secret)
+		s.secrets = append(s.secrets, secret, query, strings.ReplaceAll(query, "+", "%20"), url.PathEscape(secret),
 			base64.StdEncoding.EncodeToString([]byte(secret)), base64.URLEncoding.EncodeToString([]byte(secret)))
 	}
 	return s
@@ -151,7 +152,9 @@ func NewScrubber(secrets ...string) Scrubber {
 var (
 	address = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://\S+`)
 	// keyLike is what providers' keys look like, also shortened with stars.
-	keyLike = regexp.MustCompile(`\bsk-[A-Za-z0-9_*.-]{6,}`)
+	keyLike = regexp.MustCompile(`\bsk-\S{6,}`)
+	// errorType is what a provider's error types look like.
+	errorType = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,50}$`)
 )
 
 // Clean returns one bounded line of printable, valid UTF-8 without the secrets,
