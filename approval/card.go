@@ -35,7 +35,7 @@ func (d *Desk) Card(ctx context.Context, id agent.ApprovalID) (agent.Card, error
 func Draw(a agent.Approval, mask *agent.Masker) agent.Card {
 	show := func(s string) string {
 		s, _ = mask.Text(agent.Clean(s))
-		return agent.Visible(s)
+		return agent.VisibleLine(s)
 	}
 	c := agent.Card{Approval: a.ID, Status: a.Status, Place: a.Place, Ref: a.CardRef, Tool: show(a.Tool)}
 	c.Title = "Approval needed: " + c.Tool
@@ -87,16 +87,16 @@ func Draw(a agent.Approval, mask *agent.Masker) agent.Card {
 // Outcome says how an approval ended, in words for people: what, who, when.
 func Outcome(a agent.Approval) string {
 	at := a.DecidedAt.UTC().Format("2006-01-02 15:04:05 MST")
-	by := agent.Visible(a.DecidedBy.String())
+	by := agent.VisibleLine(a.DecidedBy.String())
 	for _, v := range a.Votes {
 		if v.Actor == a.DecidedBy && v.Name != "" {
-			by = agent.Visible(v.Name) + " (" + by + ")"
+			by = agent.VisibleLine(v.Name) + " (" + by + ")"
 		}
 	}
 	if n := len(a.Votes); a.Status == agent.ApprovalApproved && n > 1 {
 		others := make([]string, 0, n)
 		for _, v := range a.Votes {
-			others = append(others, agent.Visible(v.Actor.String()))
+			others = append(others, agent.VisibleLine(v.Actor.String()))
 		}
 		by = strings.Join(others, ", ")
 	}
@@ -163,7 +163,7 @@ func fields(args string, filled []string) (out []agent.CardField, cut bool) {
 			value = fmt.Sprintf("%s\n(%d characters in all, see Details)", agent.Bound(value, maxFieldChars), n)
 			cut = true
 		}
-		shown := agent.Visible(name)
+		shown := agent.VisibleLine(name)
 		if n := utf8.RuneCountInString(shown); n > 60 {
 			shown, cut = agent.Bound(shown, 60), true
 		}

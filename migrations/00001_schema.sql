@@ -219,20 +219,27 @@ CREATE TABLE deliveries (
 CREATE INDEX deliveries_due ON deliveries (due_at) WHERE state = 'due';
 CREATE INDEX deliveries_order ON deliveries (session_id, ordinal) WHERE state = 'due';
 
+-- Prompts that run later. Where a job was made says who sees it; to_… says where
+-- its answers go.
 CREATE TABLE jobs (
-    id            text PRIMARY KEY,
-    channel       text NOT NULL,
-    workspace     text NOT NULL,
-    conversation  text NOT NULL,
-    thread        text NOT NULL,
-    mode          text NOT NULL,
-    prompt        text NOT NULL,
-    schedule      text NOT NULL, -- '' for a one-off job
-    creator       text NOT NULL,
-    creator_name  text NOT NULL,
-    created_at    timestamptz NOT NULL DEFAULT now(),
-    next_at       timestamptz,   -- null: over or removed
-    removed_at    timestamptz
+    id               text PRIMARY KEY,
+    channel          text NOT NULL,
+    workspace        text NOT NULL,
+    conversation     text NOT NULL,
+    thread           text NOT NULL,
+    mode             text NOT NULL CHECK (mode IN ('post', 'none')),
+    to_channel       text NOT NULL,
+    to_workspace     text NOT NULL,
+    to_conversation  text NOT NULL,
+    to_thread        text NOT NULL,
+    prompt           text NOT NULL,
+    schedule         text NOT NULL, -- '' for a one-off job
+    creator          text NOT NULL,
+    creator_name     text NOT NULL,
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    next_at          timestamptz,   -- null: over or removed
+    removed_at       timestamptz,
+    CHECK (removed_at IS NULL OR next_at IS NULL)
 );
 CREATE INDEX jobs_due ON jobs (next_at) WHERE next_at IS NOT NULL;
 

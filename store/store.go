@@ -16,7 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -155,9 +154,4 @@ func batchErr(r pgx.BatchResults, n int) error {
 		}
 	}
 	return r.Close()
-}
-
-// like escapes a text for use inside a LIKE pattern.
-func like(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s)
 }

@@ -1,0 +1,290 @@
+// Package terminal is the channel of `clawbot chat`: a person at a terminal, or
+// lines from a pipe, on the same engine as every other channel.
+//
+// In come lines; out go answers and cards as text. While a question is open the
+// next line answers it. At end of input an open question counts as not approved,
+// and Run returns once everything is said. It owns no table; whether there is
+// more to come it asks the database, through Config.State.
+package terminal
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/clawbot/clawbot/agent"
+)
+
+// Name of the channel.
+const Name agent.ChannelName = "terminal"
+
+// maxLine bounds one line of input, in bytes.
+const maxLine = 4 << 20
+
+// Config says who talks and where. All fields but Prompt are required.
+type Config struct {
+	In      io.Reader
+	Out     io.Writer
+	Session string // name of the conversation; a later chat with it goes on there
+	User    string // who sits here; the actor is cli:USER
+	Prompt  string // written when input is awaited; empty for a pipe
+	Run     string // makes the keys of this run's lines differ from those of all others
+	// State tells what is going on in a conversation.
+	State func(ctx context.Context, p agent.Place) (State, error)
+	// Close ends an approval that nobody will answer.
+	Close func(ctx context.Context, id agent.ApprovalID, status agent.ApprovalStatus, reason string) error
+}
+
+// State is what is going on in a conversation.
+type State struct {
+	Busy bool               // something will be said without anybody's doing
+	Open []agent.ApprovalID // questions that wait for an answer, oldest first
+}
+
+// Channel implements agent.Channel.
+type Channel struct {
+	cfg Config
+
+	mu    sync.Mutex // guards Out and shown
+	shown int
+}
+
+var _ agent.Channel = (*Channel)(nil)
+
+// New returns a channel.
+func New(cfg Config) *Channel { return &Channel{cfg: cfg} }
+
+// Name implements agent.Channel.
+func (c *Channel) Name() agent.ChannelName { return Name }
+
+func (c *Channel) place() agent.Place {
+	return agent.Place{Channel: Name, Workspace: "local", Conversation: c.cfg.Session}
+}
+
+// Split implements agent.Channel: a terminal has no limit.
+func (c *Channel) Split(text string) []string {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+// Post implements agent.Channel.
+func (c *Channel) Post(_ context.Context, to agent.Place, p agent.Post) (string, error) {
+	if to != c.place() {
+		return "", &agent.SendError{Permanent: true, Reason: "that conversation is not open in this terminal"}
+	}
+	if p.Card == nil {
+		c.print("%s", agent.Visible(p.Text))
+	} else {
+		c.print("%s", cardText(*p.Card))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shown++
+	return fmt.Sprintf("%s.%d", c.cfg.Run, c.shown), nil
+}
+
+// Edit implements agent.Channel. What is written stays; what has changed about a
+// card is a line of its own.
+func (c *Channel) Edit(_ context.Context, to agent.Place, _ string, p agent.Post) error {
+	if p.Card != nil && to == c.place() && p.Card.Outcome != "" {
+		c.print("[%s] %s", p.Card.Title, p.Card.Outcome)
+	}
+	return nil
+}
+
+// Run implements agent.Channel: it ends at end of input, when ctx ends, or when
+// the line "exit" comes.
+//
+// The goroutine that reads input can outlive Run, blocked in a read that nothing
+// can interrupt; it ends with the process.
+func (c *Channel) Run(ctx context.Context, in agent.Inlet) error {
+	lines := make(chan string)
+	var readErr error
+	go func() {
+		defer close(lines)
+		scan := bufio.NewScanner(c.cfg.In)
+		scan.Buffer(make([]byte, 0, 64*1024), maxLine)
+		for scan.Scan() {
+			select {
+			case lines <- scan.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+		readErr = scan.Err()
+	}()
+	for n := 1; ; n++ {
+		state, err := c.settled(ctx)
+		if err != nil {
+			return ended(ctx, err)
+		}
+		c.ask(state)
+		select {
+		case <-ctx.Done():
+			return nil
+		case line, more := <-lines:
+			if !more || strings.TrimSpace(line) == "exit" {
+				if errors.Is(readErr, bufio.ErrTooLong) {
+					c.print("A line is longer than %d bytes; I stop reading here.", maxLine)
+				}
+				return ended(ctx, c.finish(ctx))
+			}
+			if err := c.take(ctx, in, n, agent.Clean(line)); err != nil {
+				return ended(ctx, err)
+			}
+		}
+	}
+}
+
+// ended hides the error that is only the end of ctx.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// take handles one line.
+func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, line string) error {
+	text := strings.TrimSpace(line)
+	state, err := c.cfg.State(ctx, c.place())
+	if err != nil {
+		return err
+	}
+	word, reason, _ := strings.Cut(text, " ")
+	switch {
+	case text == "":
+		return nil
+	case len(state.Open) > 0:
+		return c.answer(ctx, in, state.Open[0], strings.ToLower(word), strings.TrimSpace(reason))
+	case isAnswer(strings.ToLower(text)):
+		c.print("No question is open.")
+		return nil
+	}
+	_, err = in.Receive(ctx, agent.Inbound{
+		Key:  fmt.Sprintf("%s.%d", c.cfg.Run, n),
+		Text: line,
+		Origin: agent.Origin{
+			Place: c.place(), Author: agent.Actor{Channel: "cli", User: c.cfg.User}, AuthorName: c.cfg.User,
+			Ref: fmt.Sprintf("%s.%d", c.cfg.Run, n)},
+	})
+	return err
+}
+
+func isAnswer(word string) bool {
+	switch word {
+	case "y", "yes", "n", "no", "d", "details", "a", "always", "e", "edit":
+		return true
+	}
+	return false
+}
+
+// answer applies a line to an open question.
+func (c *Channel) answer(ctx context.Context, in agent.Inlet, id agent.ApprovalID, word, reason string) error {
+	click := agent.Click{Approval: id, Actor: agent.Actor{Channel: "cli", User: c.cfg.User}, ActorName: c.cfg.User, Reason: reason, Backchannel: Name}
+	switch word {
+	case "y", "yes":
+		click.Verb = agent.VerbApprove
+	case "n", "no":
+		click.Verb = agent.VerbDeny
+	case "d", "details":
+		card, err := in.Card(ctx, id)
+		if err != nil {
+			return err
+		}
+		c.print("%s\n%s", card.Title, card.Full)
+		return nil
+	case "a", "always", "e", "edit":
+		c.print("%q is not available in this version. Nothing was decided; please answer y, n or d.", word)
+		return nil
+	default:
+		c.print("A question is open and nothing was decided; please answer y (yes), n (no, a reason may follow) or d (details).")
+		return nil
+	}
+	v, err := in.Decide(ctx, click)
+	if err != nil {
+		c.print("Your answer could not be recorded, please try again.")
+		return nil
+	}
+	if v.Text != "" {
+		c.print("%s", v.Text)
+	}
+	return nil
+}
+
+// finish ends what is open and waits for what is still to be said.
+func (c *Channel) finish(ctx context.Context) error {
+	for {
+		state, err := c.settled(ctx)
+		if err != nil || len(state.Open) == 0 {
+			return err
+		}
+		for _, id := range state.Open {
+			c.print("The input ended with an open question; it counts as not approved.")
+			if err := c.cfg.Close(ctx, id, agent.ApprovalCancelled, "the input ended"); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// settled waits until nothing more is said without anybody's doing.
+func (c *Channel) settled(ctx context.Context) (State, error) {
+	const poll = 20 * time.Millisecond
+	for {
+		s, err := c.cfg.State(ctx, c.place())
+		if err != nil || !s.Busy {
+			return s, err
+		}
+		select {
+		case <-ctx.Done():
+			return s, ctx.Err()
+		case <-time.After(poll):
+		}
+	}
+}
+
+// ask writes the prompt.
+func (c *Channel) ask(s State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case len(s.Open) > 0:
+		fmt.Fprint(c.cfg.Out, "Approve? [y]es, [n]o, [d]etails: ")
+		if c.cfg.Prompt == "" {
+			fmt.Fprintln(c.cfg.Out)
+		}
+	case c.cfg.Prompt != "":
+		fmt.Fprint(c.cfg.Out, c.cfg.Prompt)
+	}
+}
+
+func (c *Channel) print(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.cfg.Out, format+"\n", args...)
+}
+
+// cardText draws a card for a terminal.
+func cardText(card agent.Card) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "--- %s ---\n", card.Title)
+	for _, f := range append(card.Fields, card.Facts...) {
+		value := f.Value
+		if strings.Contains(value, "\n") {
+			value = "\n    " + strings.ReplaceAll(value, "\n", "\n    ")
+		}
+		fmt.Fprintf(&b, "  %s: %s\n", f.Name, value)
+	}
+	if card.Outcome != "" {
+		fmt.Fprintf(&b, "  %s\n", card.Outcome)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
