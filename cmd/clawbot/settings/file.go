@@ -1,0 +1,204 @@
+package settings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/clawbot/clawbot/agent"
+	"github.com/clawbot/clawbot/approval"
+)
+
+// File is the settings file. defaults has the values that count where the file
+// is silent.
+type File struct {
+	Agent    agent.Config    `yaml:"agent"`
+	Approval approval.Config `yaml:"approval"`
+	Channels Channels        `yaml:"channels"`
+	Tools    Tools           `yaml:"tools"`
+	MCP      MCP             `yaml:"mcp"`
+	// ToolFilterGroups decide which MCP tools the model sees; they grant nothing.
+	ToolFilterGroups []FilterGroup `yaml:"tool_filter_groups"`
+}
+
+// Channels is the section `channels`.
+type Channels struct {
+	Slack   Slack   `yaml:"slack"`
+	Discord Discord `yaml:"discord"`
+}
+
+// Slack is the section `channels.slack`.
+type Slack struct {
+	Allow SlackAllow `yaml:"allow"`
+	// Trigger says which messages outside of direct messages start a turn.
+	Trigger Trigger `yaml:"trigger"`
+	// ApprovalChannel is the id of a channel for all cards; empty is the thread
+	// that asked.
+	ApprovalChannel string `yaml:"approval_channel"`
+}
+
+// SlackAllow is who may speak to clawbot on Slack.
+type SlackAllow struct {
+	Users    []string `yaml:"users"`    // ids; "*" is every member of the workspace
+	Channels []string `yaml:"channels"` // ids; "*" is every channel
+	Guests   bool     `yaml:"guests"`
+	External bool     `yaml:"external"` // people of other organisations in shared channels
+}
+
+// Discord is the section `channels.discord`.
+type Discord struct {
+	Allow   DiscordAllow `yaml:"allow"`
+	Trigger Trigger      `yaml:"trigger"`
+}
+
+// DiscordAllow is who may speak to clawbot on Discord, by ids. The first three
+// admit; the last two narrow where they are not empty.
+type DiscordAllow struct {
+	Guilds     []string `yaml:"guilds"`
+	Roles      []string `yaml:"roles"`
+	Users      []string `yaml:"users"`
+	Channels   []string `yaml:"channels"`
+	Categories []string `yaml:"categories"`
+}
+
+// Trigger says which messages start a turn.
+type Trigger string
+
+const (
+	TriggerMention Trigger = "mention" // those that mention clawbot
+	TriggerAll     Trigger = "all"     // all where clawbot is a member
+)
+
+// Tools is the section `tools`.
+type Tools struct {
+	// Workspace is the directory that the file tools and the shell are confined to.
+	Workspace string    `yaml:"workspace"`
+	Shell     Shell     `yaml:"shell"`
+	HTTPFetch HTTPFetch `yaml:"http_fetch"`
+}
+
+// Shell is the section `tools.shell`.
+type Shell struct {
+	Enabled bool `yaml:"enabled"`
+	// Sandbox is auto (the strongest there is), landlock or none.
+	Sandbox string        `yaml:"sandbox"`
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// HTTPFetch is the section `tools.http_fetch`.
+type HTTPFetch struct {
+	Enabled bool `yaml:"enabled"`
+	// AllowHosts are fetched without asking.
+	AllowHosts []string `yaml:"allow_hosts"`
+}
+
+// MCP is the section `mcp`.
+type MCP struct {
+	// Deferred shows the model tool_search instead of all MCP tools.
+	Deferred bool `yaml:"deferred"`
+	// Servers by name; their tools are called NAME__TOOL.
+	Servers map[string]MCPServer `yaml:"servers"`
+}
+
+// MCPServer is one server: a program to start or an address.
+type MCPServer struct {
+	Command []string `yaml:"command"`
+	URL     string   `yaml:"url"`
+}
+
+// FilterGroup makes MCP tools visible to the model.
+type FilterGroup struct {
+	Mode     string   `yaml:"mode"` // always, or dynamic: when the person's message has a keyword
+	Tools    []string `yaml:"tools"`
+	Keywords []string `yaml:"keywords"`
+}
+
+func defaults() File {
+	return File{
+		Agent:    agent.DefaultConfig(),
+		Approval: approval.DefaultConfig(),
+		Channels: Channels{
+			Slack: Slack{
+				Allow:   SlackAllow{Users: []string{"*"}, Channels: []string{"*"}},
+				Trigger: TriggerMention,
+			},
+			Discord: Discord{Trigger: TriggerMention},
+		},
+		Tools: Tools{
+			Workspace: "./workspace",
+			Shell:     Shell{Sandbox: "auto", Timeout: time.Minute},
+			HTTPFetch: HTTPFetch{Enabled: true},
+		},
+	}
+}
+
+// validate returns every mistake in the sections that have no package of their
+// own here.
+func (f File) validate() []error {
+	var errs []error
+	wrong := func(path, format string, args ...any) {
+		errs = append(errs, &agent.ConfigError{Path: path, Msg: fmt.Sprintf(format, args...)})
+	}
+	for path, t := range map[string]Trigger{
+		"channels.slack.trigger": f.Channels.Slack.Trigger, "channels.discord.trigger": f.Channels.Discord.Trigger,
+	} {
+		if t != TriggerMention && t != TriggerAll {
+			wrong(path, "%q is unknown; write mention or all", t)
+		}
+	}
+	blank := func(path string, list []string) {
+		for i, s := range list {
+			if s == "" || strings.ContainsFunc(s, unicode.IsSpace) {
+				wrong(fmt.Sprintf("%s[%d]", path, i), "%q is no id; write the id that the platform shows", s)
+			}
+		}
+	}
+	slack, discord := f.Channels.Slack.Allow, f.Channels.Discord.Allow
+	blank("channels.slack.allow.users", slack.Users)
+	blank("channels.slack.allow.channels", slack.Channels)
+	blank("channels.discord.allow.guilds", discord.Guilds)
+	blank("channels.discord.allow.roles", discord.Roles)
+	blank("channels.discord.allow.users", discord.Users)
+	blank("channels.discord.allow.channels", discord.Channels)
+	blank("channels.discord.allow.categories", discord.Categories)
+
+	if strings.TrimSpace(f.Tools.Workspace) == "" {
+		wrong("tools.workspace", "it is blank; write a directory such as ./workspace")
+	}
+	if !slices.Contains([]string{"auto", "landlock", "none"}, f.Tools.Shell.Sandbox) {
+		wrong("tools.shell.sandbox", "%q is unknown; write auto, landlock or none", f.Tools.Shell.Sandbox)
+	}
+	if f.Tools.Shell.Timeout <= 0 {
+		wrong("tools.shell.timeout", "%s leaves no time; write a duration above zero such as 60s", f.Tools.Shell.Timeout)
+	}
+	blank("tools.http_fetch.allow_hosts", f.Tools.HTTPFetch.AllowHosts)
+
+	for name, server := range f.MCP.Servers {
+		path := "mcp.servers." + name
+		if name == "" || strings.Contains(name, "__") || strings.ContainsFunc(name, notInName) {
+			wrong(path, "%q is no name for a server; write letters, digits, - and single _ only", name)
+		}
+		if (len(server.Command) == 0) == (server.URL == "") {
+			wrong(path, `one of the two is needed; write command: ["PROGRAM", "ARGUMENT"] or url: "https://HOST/"`)
+		}
+	}
+	for i, g := range f.ToolFilterGroups {
+		path := fmt.Sprintf("tool_filter_groups[%d]", i)
+		switch {
+		case g.Mode != "always" && g.Mode != "dynamic":
+			wrong(path+".mode", "%q is unknown; write always or dynamic", g.Mode)
+		case g.Mode == "dynamic" && len(g.Keywords) == 0:
+			wrong(path+".keywords", "mode dynamic needs them; write words that make the tools visible")
+		}
+		if len(g.Tools) == 0 {
+			wrong(path+".tools", `it names no tool; write globs such as ["server__*"]`)
+		}
+	}
+	return errs
+}
+
+func notInName(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-')
+}
