@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -290,4 +291,28 @@ func (h *head) queueHead(b *pgx.Batch, wake bool) {
 			runnable_at = CASE WHEN $6 THEN coalesce(runnable_at, now()) ELSE runnable_at END,
 			wakes = wakes + CASE WHEN $6 THEN 1 ELSE 0 END
 		WHERE id = $1`, h.session, h.message, h.event, h.audit.Seq, h.audit.Hash, wake)
+}
+
+// terminalLock is the advisory lock of `clawbot chat`.
+const terminalLock = 0x636c6177_74657274
+
+// HoldTerminal makes this process the one that serves terminal sessions, until
+// free is called or the connection ends. It occupies a connection of the pool.
+func (db *DB) HoldTerminal(ctx context.Context) (free func(), err error) {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return nil, tidy(err)
+	}
+	var got bool
+	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(terminalLock)).Scan(&got); err != nil || !got {
+		conn.Release()
+		if err != nil {
+			return nil, tidy(err)
+		}
+		return nil, errors.New("another `clawbot chat` works on this database; leave it first")
+	}
+	return func() {
+		// Closing the connection frees the lock, whatever state it is in.
+		conn.Hijack().Close(context.WithoutCancel(ctx))
+	}, nil
 }

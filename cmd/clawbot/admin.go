@@ -1,0 +1,372 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/clawbot/clawbot/agent"
+	"github.com/clawbot/clawbot/approval"
+	"github.com/clawbot/clawbot/audit"
+	"github.com/clawbot/clawbot/channels/slack"
+	"github.com/clawbot/clawbot/store"
+)
+
+// withDatabase runs f on the database, beside a running clawbot or alone.
+func (a *app) withDatabase(ctx context.Context, how use, f func(*database) error) error {
+	db, err := a.openDatabase(ctx, how)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(db), db.Close())
+}
+
+func (a *app) migrate(ctx context.Context, what string, asJSON bool) error {
+	return a.withDatabase(ctx, owning, func(db *database) error {
+		switch what {
+		case "up":
+			if err := store.Migrate(ctx, db.owner, db.service); err != nil {
+				return err
+			}
+		case "down":
+			if err := store.MigrateDown(ctx, db.owner); err != nil {
+				return err
+			}
+		}
+		list, err := store.Migrations(ctx, db.owner)
+		if err != nil {
+			return err
+		}
+		return a.print(asJSON, list, func(w io.Writer) {
+			fmt.Fprintln(w, "VERSION\tNAME\tAPPLIED")
+			for _, m := range list {
+				fmt.Fprintf(w, "%d\t%s\t%t\n", m.Version, m.Name, m.Applied)
+			}
+		})
+	})
+}
+
+func (a *app) auditList(ctx context.Context, q store.AuditQuery, asJSON bool) error {
+	return a.withDatabase(ctx, asking, func(db *database) error {
+		rows, err := db.AuditRows(ctx, q)
+		if err != nil {
+			return err
+		}
+		return a.printAudit(asJSON, rows)
+	})
+}
+
+func (a *app) auditShow(ctx context.Context, id string, asJSON bool) error {
+	return a.withDatabase(ctx, asking, func(db *database) error {
+		rows, err := db.AuditCall(ctx, id)
+		if err == nil && len(rows) == 0 {
+			err = fmt.Errorf("the audit has nothing about %q; give the id of a turn, a call or an approval, as `clawbot audit list --json` shows them", id)
+		}
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return a.printAudit(true, rows)
+		}
+		for _, r := range rows {
+			fmt.Fprintf(a.stdout, "%s seq %d\n", r.SessionID, r.Seq)
+			for _, f := range auditFields(r) {
+				if f.value != "" {
+					fmt.Fprintf(a.stdout, "  %-12s %s\n", f.name, agent.VisibleLine(f.value))
+				}
+			}
+		}
+		return nil
+	})
+}
+
+type auditField struct{ name, value string }
+
+func auditFields(r audit.Row) []auditField {
+	latency := ""
+	if r.LatencyMS != nil {
+		latency = fmt.Sprint(*r.LatencyMS)
+	}
+	return []auditField{
+		{"at", r.At.Format(time.RFC3339Nano)}, {"kind", r.Kind}, {"decision", text(r.Decision)}, {"source", text(r.Source)},
+		{"actor", text(r.Actor)}, {"tool", text(r.Tool)}, {"args", text(r.Args)}, {"args_sha256", text(r.ArgsSHA256)},
+		{"channel", text(r.Channel)}, {"backchannel", text(r.Backchannel)}, {"rule", text(r.Rule)}, {"reason", text(r.Reason)},
+		{"latency_ms", latency}, {"turn_id", text(r.TurnID)}, {"call_id", text(r.CallID)}, {"approval_id", text(r.ApprovalID)},
+		{"prev_hash", r.PrevHash}, {"hash", r.Hash},
+	}
+}
+
+func (a *app) printAudit(asJSON bool, rows []audit.Row) error {
+	if rows == nil {
+		rows = []audit.Row{}
+	}
+	return a.print(asJSON, rows, func(w io.Writer) {
+		fmt.Fprintln(w, "AT\tKIND\tTOOL\tDECISION\tSOURCE\tACTOR\tCHANNEL\tRULE\tREASON\tARGS")
+		for _, r := range rows {
+			cells := []string{r.At.Format("2006-01-02 15:04:05.000"), r.Kind, text(r.Tool), text(r.Decision), text(r.Source), text(r.Actor),
+				text(r.Channel), text(r.Rule), agent.Bound(text(r.Reason), 60), agent.Bound(text(r.Args), 80)}
+			for i, c := range cells {
+				if cells[i] = agent.VisibleLine(strings.ReplaceAll(c, "\n", " ")); c == "" {
+					cells[i] = "-"
+				}
+			}
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
+		}
+	})
+}
+
+func (a *app) auditVerify(ctx context.Context, asJSON bool) error {
+	return a.withDatabase(ctx, asking, func(db *database) error {
+		v, err := db.VerifyAudit(ctx)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			if err := a.print(true, v, nil); err != nil {
+				return err
+			}
+		}
+		if v.Bad != nil {
+			return fmt.Errorf("the audit does not verify: %w", v.Bad)
+		}
+		if !asJSON {
+			fmt.Fprintf(a.stdout, "the audit verifies: %d rows in %d sessions\n", v.Rows, v.Sessions)
+		}
+		return nil
+	})
+}
+
+func (a *app) approvalsList(ctx context.Context, everything bool, limit int, asJSON bool) error {
+	return a.withDatabase(ctx, asking, func(db *database) error {
+		list, err := db.Approvals(ctx, approval.Query{Pending: !everything, Limit: limit})
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			out := make([]approvalJSON, len(list))
+			for i, ap := range list {
+				out[i] = a.approvalJSON(ap)
+			}
+			return a.print(true, out, nil)
+		}
+		return a.print(false, nil, func(w io.Writer) {
+			fmt.Fprintln(w, "ID\tSTATUS\tTOOL\tREQUESTED BY\tDECIDE BEFORE\tARGS")
+			for _, ap := range list {
+				args, _ := a.mask.Object(ap.Args)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", ap.ID, ap.Status, agent.VisibleLine(ap.Tool), agent.VisibleLine(ap.Requester.String()),
+					ap.Deadline.UTC().Format("2006-01-02 15:04:05"), agent.VisibleLine(strings.ReplaceAll(agent.Bound(args, 80), "\n", " ")))
+			}
+		})
+	})
+}
+
+func (a *app) approvalsShow(ctx context.Context, id agent.ApprovalID, asJSON bool) error {
+	return a.withDatabase(ctx, asking, func(db *database) error {
+		ap, err := db.Approval(ctx, id)
+		if errors.Is(err, agent.ErrNotFound) {
+			return fmt.Errorf("there is no approval %q; `clawbot approvals list` shows the open ones", id)
+		}
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return a.print(true, a.approvalJSON(ap), nil)
+		}
+		c := approval.Draw(ap, a.mask)
+		fmt.Fprintf(a.stdout, "%s\n", c.Title)
+		for _, f := range c.Facts {
+			fmt.Fprintf(a.stdout, "  %s: %s\n", f.Name, f.Value)
+		}
+		if c.Outcome != "" {
+			fmt.Fprintf(a.stdout, "  %s\n", c.Outcome)
+		}
+		fmt.Fprintf(a.stdout, "%s\n", c.Full)
+		return nil
+	})
+}
+
+// approvalJSON is an approval as --json prints it, secrets masked.
+type approvalJSON struct {
+	ID          agent.ApprovalID     `json:"id"`
+	Status      agent.ApprovalStatus `json:"status"`
+	Session     agent.SessionID      `json:"session_id"`
+	Turn        agent.TurnID         `json:"turn_id"`
+	Call        agent.CallID         `json:"call_id"`
+	Tool        string               `json:"tool"`
+	Args        json.RawMessage      `json:"args"`
+	ArgsSHA256  string               `json:"args_sha256"`
+	Requester   string               `json:"requester"`
+	Rule        string               `json:"rule"`
+	Approvers   agent.Approvers      `json:"approvers"`
+	Quorum      int                  `json:"quorum"`
+	Approvals   int                  `json:"approvals"`
+	AskedAt     time.Time            `json:"asked_at"`
+	Deadline    time.Time            `json:"deadline"`
+	DecidedBy   string               `json:"decided_by"`
+	Source      agent.Source         `json:"source"`
+	Reason      string               `json:"reason"`
+	Backchannel agent.ChannelName    `json:"backchannel"`
+}
+
+func (a *app) approvalJSON(ap agent.Approval) approvalJSON {
+	args, _ := a.mask.Object(ap.Args)
+	return approvalJSON{
+		ID: ap.ID, Status: ap.Status, Session: ap.Session, Turn: ap.Turn, Call: ap.Call, Tool: ap.Tool, Args: json.RawMessage(args),
+		ArgsSHA256: ap.ArgsSHA256, Requester: ap.Requester.String(), Rule: ap.Rule, Approvers: ap.Approvers, Quorum: ap.Quorum, Approvals: len(ap.Votes),
+		AskedAt: ap.AskedAt, Deadline: ap.Deadline, DecidedBy: ap.DecidedBy.String(), Source: ap.Source, Reason: ap.Reason, Backchannel: ap.Backchannel,
+	}
+}
+
+// decide is the command line's way to answer a question. It passes the same check
+// as a click.
+func (a *app) decide(ctx context.Context, id agent.ApprovalID, verb agent.Verb, reason string) error {
+	return a.withDatabase(ctx, asking, func(db *database) error {
+		desk := approval.NewDesk(db.DB, nil, a.mask, agent.NewBell(), a.log)
+		name := userName()
+		v, err := desk.Decide(ctx, agent.Click{
+			Approval: id, Verb: verb, Actor: agent.Actor{Channel: "cli", User: name}, ActorName: name, Reason: reason, Backchannel: "cli"})
+		if err != nil {
+			return err
+		}
+		if !v.Accepted {
+			return errors.New(v.Text)
+		}
+		if v.Text != "" {
+			fmt.Fprintln(a.stdout, v.Text)
+			return nil
+		}
+		fmt.Fprintf(a.stdout, "%s is %s\n", id, v.Status)
+		return nil
+	})
+}
+
+func (a *app) sessionsList(ctx context.Context, limit int, asJSON bool) error {
+	return a.withDatabase(ctx, asking, func(db *database) error {
+		list, err := db.Sessions(ctx, limit)
+		if err != nil {
+			return err
+		}
+		return a.print(asJSON, list, func(w io.Writer) {
+			fmt.Fprintln(w, "ID\tCHANNEL\tCONVERSATION\tTHREAD\tTURNS\tMESSAGES\tLAST TURN\tBEGUN")
+			for _, s := range list {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.ID, s.Place.Channel, agent.VisibleLine(s.Place.Conversation),
+					agent.VisibleLine(s.Place.Thread), s.Turns, s.Messages, s.Last, s.CreatedAt.UTC().Format("2006-01-02 15:04:05"))
+			}
+		})
+	})
+}
+
+func (a *app) sessionsShow(ctx context.Context, id agent.SessionID, asJSON bool) error {
+	return a.withDatabase(ctx, asking, func(db *database) error {
+		turns, err := db.Turns(ctx, id)
+		if errors.Is(err, agent.ErrNotFound) {
+			return fmt.Errorf("there is no session %q; `clawbot sessions list` shows them", id)
+		}
+		if err != nil {
+			return err
+		}
+		history, err := db.History(ctx, id, 10_000)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return a.print(true, struct {
+				Turns    []store.TurnInfo `json:"turns"`
+				Messages []messageJSON    `json:"messages"`
+			}{turns, a.messages(history)}, nil)
+		}
+		for _, m := range a.messages(history) {
+			fmt.Fprintf(a.stdout, "%s: %s\n", m.who(), agent.Visible(m.Text))
+			for _, c := range m.Calls {
+				fmt.Fprintf(a.stdout, "  asks for %s %s (%s)\n", agent.VisibleLine(c.Tool), agent.VisibleLine(c.Arguments), c.ID)
+			}
+		}
+		for _, t := range turns {
+			fmt.Fprintf(a.stdout, "\n%s %s, model %s, %d requests, %d ms at work\n", t.ID, t.Status, t.Model, t.Iterations, t.ActiveMS)
+			for _, e := range t.Events {
+				js, err := json.Marshal(e.Fields)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.stdout, "  %s %-18s %s\n", e.At.UTC().Format("15:04:05.000"), e.Type, agent.VisibleLine(string(js)))
+			}
+		}
+		return nil
+	})
+}
+
+type messageJSON struct {
+	Role   agent.Role   `json:"role"`
+	Turn   agent.TurnID `json:"turn_id"`
+	Author string       `json:"author,omitempty"`
+	Name   string       `json:"author_name,omitempty"`
+	Text   string       `json:"text"`
+	Calls  []callJSON   `json:"calls,omitempty"`
+	CallID agent.CallID `json:"call_id,omitempty"`
+	Failed bool         `json:"failed,omitempty"`
+}
+
+type callJSON struct {
+	ID        agent.CallID `json:"id"`
+	Tool      string       `json:"tool"`
+	Arguments string       `json:"arguments"`
+}
+
+func (m messageJSON) who() string {
+	switch m.Role {
+	case agent.RoleUser:
+		return agent.VisibleLine(m.Name + " (" + m.Author + ")")
+	case agent.RoleTool:
+		return "tool " + string(m.CallID)
+	}
+	return string(m.Role)
+}
+
+// messages returns a history with secrets masked, since it is for showing.
+func (a *app) messages(history []agent.Message) []messageJSON {
+	out := make([]messageJSON, len(history))
+	for i, m := range history {
+		text, _ := a.mask.Text(m.Text)
+		out[i] = messageJSON{Role: m.Role, Turn: m.Turn, Author: m.Author.String(), Name: m.AuthorName, Text: text, CallID: m.CallID, Failed: m.Failed}
+		for _, c := range m.Calls {
+			args, _ := a.mask.Object(c.Arguments)
+			out[i].Calls = append(out[i].Calls, callJSON{ID: c.ID, Tool: c.Tool, Arguments: args})
+		}
+	}
+	return out
+}
+
+func (a *app) slackManifest() error {
+	cfg := slack.DefaultConfig()
+	out, err := slack.Manifest(cfg)
+	if err != nil {
+		return err
+	}
+	_, err = a.stdout.Write(out)
+	return err
+}
+
+// print writes v as JSON, or table as aligned columns.
+func (a *app) print(asJSON bool, v any, table func(io.Writer)) error {
+	if asJSON {
+		enc := json.NewEncoder(a.stdout)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(v)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	table(w)
+	return w.Flush()
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
