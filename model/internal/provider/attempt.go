@@ -40,11 +40,11 @@ func Do(ctx context.Context, retries int, s Scrubber, attempt func(context.Conte
 		e := s.FromCause(err)
 		wait := waitBefore(n, e.After)
 		deadline, limited := ctx.Deadline()
-		switch {
-		case !e.Retry && n == 0:
+		if !e.Retry || n >= retries || time.Since(begin)+wait > budget || limited && time.Until(deadline) < wait {
+			if n > 0 {
+				return agent.ModelReply{}, fmt.Errorf("%w (attempt %d)", e, n+1)
+			}
 			return agent.ModelReply{}, e
-		case !e.Retry, n >= retries, time.Since(begin)+wait > budget, limited && time.Until(deadline) < wait:
-			return agent.ModelReply{}, fmt.Errorf("%w (attempt %d)", e, n+1)
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -58,13 +58,17 @@ func TestRetryAfterIsHonouredAndCapped(t *testing.T) {
 			"1e300": longestWait,
 			"-5":    0,
 			"soon":  0,
-			time.Now().Add(9 * time.Second).UTC().Format(http.TimeFormat):  9 * time.Second,
-			time.Now().Add(-9 * time.Second).UTC().Format(http.TimeFormat): 0,
 		} {
 			e := Scrubber{}.FromStatus(429, http.Header{"Retry-After": {value}}, Detail{})
 			f, _ := run(t.Context(), 1, e)
 			if wait := f.times[1]; wait < want || want > 0 && wait > want+time.Second || want == 0 && wait > firstWait {
 				t.Errorf("Retry-After %s: waited %v, want %v", value, wait, want)
+			}
+		}
+		for ahead, want := range map[time.Duration]time.Duration{9 * time.Second: 9 * time.Second, -9 * time.Second: 0} {
+			date := time.Now().Add(ahead).UTC().Format(http.TimeFormat)
+			if e := (Scrubber{}).FromStatus(503, http.Header{"Retry-After": {date}}, Detail{}); e.After.Round(time.Second) != want {
+				t.Errorf("a date %v ahead: %v", ahead, e.After)
 			}
 		}
 		e := Scrubber{}.FromStatus(429, http.Header{"Retry-After-Ms": {"2500"}, "Retry-After": {"9"}}, Detail{})
