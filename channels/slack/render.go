@@ -1,0 +1,552 @@
+package slack
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	slackgo "github.com/slack-go/slack"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	extast "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
+	gmtext "github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+)
+
+// Elements of rich text. Their texts are literal: Slack looks for no mention,
+// address or markup in them.
+
+type (
+	style   = slackgo.RichTextSectionTextStyle
+	element = slackgo.RichTextSectionElement
+)
+
+func styled(s string, st style) element {
+	if st == (style{}) {
+		return slackgo.NewRichTextSectionTextElement(s, nil)
+	}
+	return slackgo.NewRichTextSectionTextElement(s, &st)
+}
+
+func plainText(s string) element { return styled(s, style{}) }
+func bold(s string) element      { return styled(s, style{Bold: true}) }
+func italic(s string) element    { return styled(s, style{Italic: true}) }
+
+func section(e ...element) *slackgo.RichTextSection { return slackgo.NewRichTextSection(e...) }
+
+func preformatted(s string) *slackgo.RichTextPreformatted {
+	return &slackgo.RichTextPreformatted{Type: slackgo.RTEPreformatted, Elements: []element{plainText(s)}}
+}
+
+func richText(id string, e ...slackgo.RichTextElement) *slackgo.RichTextBlock {
+	return slackgo.NewRichTextBlock(id, e...)
+}
+
+// markdown is the dialect of models: CommonMark with tables, strikethrough and
+// bare addresses.
+var markdown = goldmark.New(goldmark.WithExtensions(
+	extension.Table, extension.Strikethrough,
+	extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http:", "https:"})),
+)).Parser()
+
+// maxNesting bounds lists and quotes, for people and against hostile texts.
+const maxNesting = 8
+
+// plain is a text without characters that Slack or a terminal may choke on.
+func plain(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\r\n", "\n")
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 && r != '\n' && r != '\t' || r == 0x7F {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// fallback is a part as text for notifications: its source, escaped.
+func fallback(md string) string { return escape(strings.TrimSpace(plain(md))) }
+
+// markdownBlocks turns a part into one rich text block. Addresses are shown as
+// they are, never behind a label; images become their addresses.
+func markdownBlocks(md, id string) []slackgo.Block {
+	src := []byte(plain(md))
+	b := &builder{src: src}
+	b.blocks(markdown.Parse(gmtext.NewReader(src), parser.WithContext(parser.NewContext())), 0)
+	b.flush()
+	if !b.seen {
+		b.out = []slackgo.RichTextElement{section(plainText(or(string(src), "…")))}
+	}
+	return []slackgo.Block{richText(id, b.out...)}
+}
+
+// builder collects rich text. cur is the section being written.
+type builder struct {
+	src  []byte
+	out  []slackgo.RichTextElement
+	cur  []element
+	seen bool // something that shows was written
+}
+
+// write adds text to the current section.
+func (b *builder) write(s string, st style) {
+	if s == "" {
+		return
+	}
+	b.seen = b.seen || strings.TrimSpace(s) != ""
+	if n := len(b.cur); n > 0 {
+		if last, ok := b.cur[n-1].(*slackgo.RichTextSectionTextElement); ok && same(last.Style, st) {
+			last.Text += s
+			return
+		}
+	}
+	b.cur = append(b.cur, styled(s, st))
+}
+
+func same(a *style, b style) bool {
+	if a == nil {
+		return b == style{}
+	}
+	return *a == b
+}
+
+// link adds an address that can be followed and is shown in full, or its text
+// where it is no plain web address.
+func (b *builder) link(address string, st style) {
+	if !followable(address) {
+		b.write(address, st)
+		return
+	}
+	b.seen = true
+	b.cur = append(b.cur, slackgo.NewRichTextSectionLinkElement(address, "", nil))
+}
+
+// followable reports whether an address goes where it seems to: http or https,
+// ASCII alone, without a user name before the host.
+func followable(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(address) > 2000 {
+		return false
+	}
+	return strings.IndexFunc(address, func(r rune) bool { return r <= 0x20 || r >= 0x7F }) < 0
+}
+
+// flush ends the current section.
+func (b *builder) flush() {
+	if len(b.cur) > 0 {
+		b.out = append(b.out, slackgo.NewRichTextSection(b.cur...))
+		b.cur = nil
+	}
+}
+
+// gap separates what follows from what the section holds already.
+func (b *builder) gap() {
+	if len(b.cur) > 0 {
+		b.write("\n\n", style{})
+	}
+}
+
+// blocks writes the blocks inside n.
+func (b *builder) blocks(n ast.Node, depth int) {
+	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+		switch c := c.(type) {
+		case *ast.Heading:
+			b.gap()
+			b.inlines(c, style{Bold: true})
+		case *ast.Paragraph, *ast.TextBlock:
+			b.gap()
+			b.inlines(c, style{})
+		case *ast.List:
+			b.flush()
+			b.list(c, depth)
+		case *ast.FencedCodeBlock:
+			b.code(info(c, b.src) + lines(c, b.src))
+		case *ast.CodeBlock:
+			b.code(lines(c, b.src))
+		case *ast.Blockquote:
+			b.quote(c)
+		case *extast.Table:
+			b.code(table(c, b.src))
+		case *ast.ThematicBreak:
+			b.gap()
+			b.write("───", style{})
+		case *ast.HTMLBlock:
+			b.gap()
+			html := lines(c, b.src)
+			if c.HasClosure() {
+				html += string(c.ClosureLine.Value(b.src))
+			}
+			b.write(strings.TrimRight(html, "\n"), style{})
+		case *ast.LinkReferenceDefinition:
+			b.gap()
+			b.write("["+string(c.Label)+"]: ", style{})
+			b.link(string(c.Destination), style{})
+		default:
+			b.blocks(c, depth)
+		}
+	}
+}
+
+func (b *builder) code(s string) {
+	b.flush()
+	if s = strings.TrimSuffix(s, "\n"); strings.TrimSpace(s) == "" {
+		return
+	}
+	b.seen = true
+	b.out = append(b.out, preformatted(s))
+}
+
+// quote writes a block quote, whose inner blocks become lines.
+func (b *builder) quote(n ast.Node) {
+	b.flush()
+	b.flat(n, "", 0)
+	if len(b.cur) > 0 {
+		b.out = append(b.out, &slackgo.RichTextQuote{Type: slackgo.RTEQuote, Elements: b.cur})
+		b.cur = nil
+	}
+}
+
+// flat writes blocks as lines of the current section, where Slack allows no
+// blocks.
+func (b *builder) flat(n ast.Node, prefix string, depth int) {
+	if depth > maxNesting {
+		b.write(prefix+"…", style{})
+		return
+	}
+	item := 0
+	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+		if len(b.cur) > 0 && c.Kind() != ast.KindListItem {
+			b.write("\n", style{})
+		}
+		switch c := c.(type) {
+		case *ast.ListItem:
+			mark := "• "
+			if l, ok := n.(*ast.List); ok && l.IsOrdered() {
+				mark = strconv.Itoa(l.Start+item) + ". "
+			}
+			item++
+			if len(b.cur) > 0 {
+				b.write("\n", style{})
+			}
+			b.write(prefix+mark, style{})
+			first := true
+			for g := c.FirstChild(); g != nil; g = g.NextSibling() {
+				if first && (g.Kind() == ast.KindTextBlock || g.Kind() == ast.KindParagraph) {
+					b.inlines(g, style{})
+				} else {
+					b.one(g, prefix+"   ", depth+1)
+				}
+				first = false
+			}
+		default:
+			b.one(c, prefix, depth)
+		}
+	}
+}
+
+// one writes a single block as lines.
+func (b *builder) one(c ast.Node, prefix string, depth int) {
+	switch c := c.(type) {
+	case *ast.List:
+		b.flat(c, prefix, depth+1)
+	case *ast.Blockquote:
+		b.flat(c, prefix+"> ", depth+1)
+	case *ast.FencedCodeBlock:
+		b.write(strings.TrimSuffix(info(c, b.src)+lines(c, b.src), "\n"), style{Code: true})
+	case *ast.CodeBlock:
+		b.write(strings.TrimSuffix(lines(c, b.src), "\n"), style{Code: true})
+	case *extast.Table:
+		b.write(table(c, b.src), style{Code: true})
+	case *ast.HTMLBlock:
+		b.write(strings.TrimSuffix(lines(c, b.src), "\n"), style{})
+	case *ast.ThematicBreak:
+		b.write("───", style{})
+	case *ast.Heading:
+		b.write(prefix, style{})
+		b.inlines(c, style{Bold: true})
+	default:
+		b.write(prefix, style{})
+		b.inlines(c, style{})
+	}
+}
+
+// list writes a list. What Slack allows in no list, such as code, comes between
+// two pieces of it.
+func (b *builder) list(l *ast.List, depth int) {
+	kind := slackgo.RTEListBullet
+	if l.IsOrdered() {
+		kind = slackgo.RTEListOrdered
+	}
+	var cur *slackgo.RichTextList
+	n := 0
+	if l.IsOrdered() && l.Start > 0 {
+		n = l.Start - 1
+	}
+	add := func() {
+		if len(b.cur) == 0 {
+			return
+		}
+		if cur == nil {
+			cur = slackgo.NewRichTextList(kind, min(depth, maxNesting))
+			cur.Offset = min(n, 1_000_000)
+			b.out = append(b.out, cur)
+		}
+		cur.Elements = append(cur.Elements, slackgo.NewRichTextSection(b.cur...))
+		b.cur = nil
+		n++
+	}
+	for item := l.FirstChild(); item != nil; item = item.NextSibling() {
+		for c := item.FirstChild(); c != nil; c = c.NextSibling() {
+			switch c.(type) {
+			case *ast.Paragraph, *ast.TextBlock:
+				if len(b.cur) > 0 {
+					b.write("\n", style{})
+				}
+				b.inlines(c, style{})
+			case *ast.List:
+				add()
+				cur = nil
+				if depth >= maxNesting {
+					b.flat(c, "", 0)
+					b.flush()
+				} else {
+					b.list(c.(*ast.List), depth+1)
+				}
+			default:
+				add()
+				cur = nil
+				one := &builder{src: b.src}
+				one.blocks(wrap(c), depth)
+				one.flush()
+				b.out = append(b.out, one.out...)
+				b.seen = b.seen || one.seen
+			}
+		}
+		add()
+	}
+}
+
+// wrap puts a single block under a parent of its own.
+func wrap(c ast.Node) ast.Node {
+	return only{Node: c}
+}
+
+// only is a node that has one child.
+type only struct{ ast.Node }
+
+func (o only) FirstChild() ast.Node { return o.Node }
+
+// inlines writes the text inside n.
+func (b *builder) inlines(n ast.Node, st style) {
+	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+		switch c := c.(type) {
+		case *ast.Text:
+			s := string(c.Segment.Value(b.src))
+			if !c.IsRaw() {
+				s = literal(s)
+			}
+			b.write(s, st)
+			if c.SoftLineBreak() || c.HardLineBreak() {
+				b.write("\n", st)
+			}
+		case *ast.String:
+			b.write(string(c.Value), st)
+		case *ast.CodeSpan:
+			code := st
+			code.Code = true
+			b.write(strings.ReplaceAll(raw(c, b.src), "\n", " "), code)
+		case *ast.Emphasis:
+			in := st
+			if c.Level >= 2 {
+				in.Bold = true
+			} else {
+				in.Italic = true
+			}
+			b.inlines(c, in)
+		case *extast.Strikethrough:
+			in := st
+			in.Strike = true
+			b.inlines(c, in)
+		case *ast.AutoLink:
+			if c.AutoLinkType == ast.AutoLinkEmail {
+				b.write(string(c.Label(b.src)), st)
+			} else {
+				b.auto(string(c.URL(b.src)), string(c.Label(b.src)), st)
+			}
+		case *ast.Link:
+			b.labelled(c, string(c.Destination), st)
+		case *ast.Image:
+			b.labelled(c, string(c.Destination), st)
+		case *ast.RawHTML:
+			for i := range c.Segments.Len() {
+				seg := c.Segments.At(i)
+				b.write(string(seg.Value(b.src)), st)
+			}
+		default:
+			b.inlines(c, st)
+		}
+	}
+}
+
+// auto writes a bare address. One without a scheme is text as it was written.
+func (b *builder) auto(address, label string, st style) {
+	if address == label {
+		b.link(address, st)
+		return
+	}
+	b.write(label, st)
+}
+
+// labelled writes a link or an image as its label, and the address behind it in
+// the open.
+func (b *builder) labelled(n ast.Node, address string, st style) {
+	label := &builder{src: b.src}
+	label.inlines(n, st)
+	text := ""
+	for _, e := range label.cur {
+		if t, ok := e.(*slackgo.RichTextSectionTextElement); ok {
+			text += t.Text
+		}
+	}
+	if text == address || strings.TrimSpace(text) == "" {
+		b.link(address, st)
+		return
+	}
+	for _, e := range label.cur {
+		if t, ok := e.(*slackgo.RichTextSectionTextElement); ok {
+			s := style{}
+			if t.Style != nil {
+				s = *t.Style
+			}
+			b.write(t.Text, s)
+		} else {
+			b.cur = append(b.cur, e)
+		}
+	}
+	b.seen = b.seen || label.seen
+	if address == "" {
+		return
+	}
+	b.write(" (", st)
+	b.link(address, st)
+	b.write(")", st)
+}
+
+// lines is the source lines of a block.
+func lines(n ast.Node, src []byte) string {
+	var out strings.Builder
+	for i := range n.Lines().Len() {
+		seg := n.Lines().At(i)
+		out.Write(seg.Value(src))
+	}
+	return out.String()
+}
+
+// info is the info string of a code block where it is more than the name of a
+// language: it would not be seen otherwise.
+func info(c *ast.FencedCodeBlock, src []byte) string {
+	if c.Info == nil {
+		return ""
+	}
+	s := strings.TrimSpace(string(c.Info.Segment.Value(src)))
+	if len(s) <= 30 && !strings.ContainsAny(s, " \t") {
+		return ""
+	}
+	return s + "\n"
+}
+
+// raw is the text inside n without markup.
+func raw(n ast.Node, src []byte) string {
+	var out strings.Builder
+	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+		switch c := c.(type) {
+		case *ast.Text:
+			out.Write(c.Segment.Value(src))
+		case *ast.String:
+			out.Write(c.Value)
+		default:
+			out.WriteString(raw(c, src))
+		}
+	}
+	return out.String()
+}
+
+// literal undoes backslash escapes and entities in one pass.
+func literal(s string) string {
+	if !strings.ContainsAny(s, `\&`) {
+		return s
+	}
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\' && i+1 < len(s) && util.IsPunct(s[i+1]):
+			i++
+			out.WriteByte(s[i])
+		case s[i] == '&':
+			end := strings.IndexByte(s[i:min(len(s), i+40)], ';')
+			if end > 0 {
+				entity := []byte(s[i : i+end+1])
+				if got := util.ResolveEntityNames(util.ResolveNumericReferences(entity)); string(got) != string(entity) {
+					out.WriteString(plain(string(got)))
+					i += end
+					continue
+				}
+			}
+			out.WriteByte('&')
+		default:
+			out.WriteByte(s[i])
+		}
+	}
+	return out.String()
+}
+
+// table draws a table with columns of equal width; Slack's own tables take one
+// a message and few characters.
+func table(t *extast.Table, src []byte) string {
+	var rows [][]string
+	var widths []int
+	for r := t.FirstChild(); r != nil; r = r.NextSibling() {
+		var row []string
+		for c := r.FirstChild(); c != nil; c = c.NextSibling() {
+			cell := &builder{src: src}
+			cell.inlines(c, style{})
+			text := ""
+			for _, e := range cell.cur {
+				switch e := e.(type) {
+				case *slackgo.RichTextSectionTextElement:
+					text += e.Text
+				case *slackgo.RichTextSectionLinkElement:
+					text += e.URL
+				}
+			}
+			if len(widths) == len(row) {
+				widths = append(widths, 0)
+			}
+			widths[len(row)] = max(widths[len(row)], min(units(text), 40))
+			row = append(row, text)
+		}
+		rows = append(rows, row)
+	}
+	var out strings.Builder
+	for i, row := range rows {
+		line := ""
+		for j, cell := range row {
+			if j > 0 {
+				line += " | "
+			}
+			line += cell + strings.Repeat(" ", max(0, widths[j]-units(cell)))
+		}
+		out.WriteString(strings.TrimRight(line, " ") + "\n")
+		if i == 0 {
+			for j, w := range widths {
+				if j > 0 {
+					out.WriteString("-+-")
+				}
+				out.WriteString(strings.Repeat("-", w))
+			}
+			out.WriteString("\n")
+		}
+	}
+	return out.String()
+}
