@@ -19,6 +19,10 @@ PKG ?= ./...
 TIMEOUT ?= 10m
 # Empty it where there is no C compiler: make test RACE=
 RACE ?= -race
+# The race detector waits a second at the end of each test binary, for reports
+# of threads that are still running. A tenth will do.
+GORACE ?= atexit_sleep_ms=100
+export GORACE
 # How long each fuzz test runs.
 FUZZTIME ?= 10s
 

@@ -36,6 +36,9 @@ type Config struct {
 // ErrNoDatabase says that there is no database in the data directory yet.
 var ErrNoDatabase = errors.New("no database")
 
+// attachPatience is longer than Postgres takes to start after a crash.
+const attachPatience = 30 * time.Second
+
 // Find returns the PostgreSQL programs on PATH, or else the newest in the
 // usual places of Debian, Homebrew and Postgres.app. The error is one line
 // with the command that installs them.
@@ -105,7 +108,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 // Attach uses the database of a clawbot that runs, without disturbing it, or
-// else runs Postgres until Stop. It makes no database: [ErrNoDatabase].
+// else runs Postgres until Stop. It makes no database: [ErrNoDatabase]. It
+// waits, for half a minute at most, while the other one starts or stops.
 func Attach(ctx context.Context, cfg Config) (*Server, error) {
 	dir, err := filepath.EvalSymlinks(cfg.DataDir)
 	if err == nil {
@@ -117,7 +121,7 @@ func Attach(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for deadline := time.Now().Add(attachPatience); ; {
 		made := func() bool { return exists(filepath.Join(dir, clusterName, markName)) }
 		if !made() && !exists(filepath.Join(dir, lockName)) {
 			return nil, noDatabase(cfg.DataDir) // and no lock left in what may be anyone's directory
@@ -135,7 +139,11 @@ func Attach(ctx context.Context, cfg Config) (*Server, error) {
 		if s, err := join(cfg, dir); s != nil || err != nil {
 			return s, err
 		}
-		if err := pause(ctx); err != nil { // it is starting or stopping
+		if time.Now().After(deadline) {
+			_, pid := readHolder(dir)
+			return nil, fmt.Errorf("open the database in %s: the clawbot that runs it (pid %d) has none that answers: restart that one", dir, pid)
+		}
+		if err := pause(ctx); err != nil {
 			return nil, fmt.Errorf("wait for the database in %s: %w", dir, err)
 		}
 	}

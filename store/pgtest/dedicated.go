@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -51,7 +52,7 @@ func dedicated(t testing.TB, place func() string, settings map[string]string) *D
 		t.Fatalf("pgtest: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := errors.Join(pgserver.Discard(filepath.Join(dir, dataDir)), os.RemoveAll(dir)); err != nil {
 			t.Errorf("pgtest: %v", err)
 		}
 		lock.Close()

@@ -123,6 +123,7 @@ var throwaway = map[string]string{
 	"max_logical_replication_workers": "0",
 	"checkpoint_timeout":              "1h",
 	"max_wal_size":                    "256MB",
+	"dynamic_shared_memory_type":      "mmap", // in the cluster: a killed server leaves nothing elsewhere
 	"timezone":                        "UTC",
 	"log_checkpoints":                 "off",
 }

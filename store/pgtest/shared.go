@@ -204,8 +204,12 @@ func sweep(ctx context.Context, home string) error {
 		if err != nil {
 			return err
 		}
-		_, err = pgserver.StopLeftover(ctx, filepath.Join(dir, dataDir))
-		err = errors.Join(err, os.RemoveAll(dir), lock.Close())
+		data := filepath.Join(dir, dataDir)
+		_, err = pgserver.StopLeftover(ctx, data)
+		if err == nil {
+			err = errors.Join(pgserver.Discard(data), os.RemoveAll(dir))
+		}
+		err = errors.Join(err, lock.Close())
 		if err != nil {
 			return err
 		}

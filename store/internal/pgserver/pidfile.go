@@ -13,18 +13,22 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // pidFile is what Postgres writes to postmaster.pid in its cluster.
 type pidFile struct {
 	pid       int
 	socketDir string
+	segment   int  // of System V shared memory; -1: none
 	ready     bool // accepts connections
 }
 
 // readPidFile reads postmaster.pid of the cluster in dir: line 1 is the
-// process, line 5 the socket's directory, line 8 the status, with blanks
-// behind it. The file is written piecemeal: what is not there yet is zero.
+// process, line 5 the socket's directory, line 7 key and number of a shared
+// memory segment, line 8 the status, with blanks behind it. The file is
+// written piecemeal: what is not there yet is zero.
 // Without the file it returns an error that wraps fs.ErrNotExist.
 func readPidFile(dir string) (pidFile, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
@@ -32,12 +36,19 @@ func readPidFile(dir string) (pidFile, error) {
 		return pidFile{}, err
 	}
 	lines := strings.Split(string(b), "\n")
-	var f pidFile
+	f := pidFile{segment: -1}
 	if f.pid, err = strconv.Atoi(strings.TrimSpace(lines[0])); err != nil {
 		return pidFile{}, nil
 	}
 	if len(lines) > 4 {
 		f.socketDir = strings.TrimSpace(lines[4])
+	}
+	if len(lines) > 6 {
+		if _, number, ok := strings.Cut(strings.TrimSpace(lines[6]), " "); ok {
+			if n, err := strconv.Atoi(strings.TrimSpace(number)); err == nil {
+				f.segment = n
+			}
+		}
 	}
 	if len(lines) > 7 {
 		f.ready = strings.TrimSpace(lines[7]) == "ready"
@@ -57,6 +68,21 @@ func Running(dir string) (socketDir string, ready bool, err error) {
 	}
 	alive, err := serves(f.pid, dir)
 	return f.socketDir, alive && f.ready, err
+}
+
+// Discard removes a cluster that nothing runs on. If its last server was
+// killed, a segment of shared memory outlived it, which only the next server
+// on the cluster would remove.
+func Discard(dir string) error {
+	f, err := readPidFile(dir)
+	if err == nil && f.segment >= 0 {
+		// Only if nobody uses it: the number may be somebody else's by now.
+		var desc unix.SysvShmDesc
+		if _, err := unix.SysvShmCtl(f.segment, unix.IPC_STAT, &desc); err == nil && desc.Nattch == 0 && desc.Segsz < 4096 {
+			_, _ = unix.SysvShmCtl(f.segment, unix.IPC_RMID, nil)
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 // StopLeftover ends the server that a killed process left on the cluster in
