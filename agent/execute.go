@@ -179,7 +179,8 @@ func (r *run) settle(c *ToolCall, status CallStatus, output, errText string) {
 	}
 	r.event(EventToolCompleted, c.ID, map[string]string{
 		"tool_name": c.Tool, "tool_call_id": string(c.ID), "success": success, "outcome": string(status), "output": shownOut, "error": shownErr})
-	if c.Approval != "" {
+	if a := r.work.Approvals[c.Approval]; a.Status == ApprovalApproved {
+		// The card says what came of the decision; any other end it shows already.
 		r.step.Refresh = append(r.step.Refresh, c.Approval)
 	}
 	r.closeBatch(c.Batch)

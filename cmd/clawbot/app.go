@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/sethvargo/go-envconfig"
@@ -152,7 +151,7 @@ func (a *app) model() (agent.Model, error) {
 	case "anthropic":
 		return anthropic.New(anthropic.Config{Model: a.Model.Name, APIKey: a.Env.AnthropicKey.Reveal(), BaseURL: a.Env.AnthropicBaseURL})
 	default:
-		return demo.New(), nil
+		return demo.New(time.Now), nil
 	}
 }
 
@@ -181,7 +180,11 @@ func (a *app) toolbox(db *store.DB) (*toolbox, error) {
 	if errs := cfg.Validate(); len(errs) > 0 {
 		return nil, a.Locate(errs)
 	}
-	list, err := tools.Builtin(cfg, tools.Deps{Outbox: db, Jobs: db})
+	deps := tools.Deps{}
+	if db != nil {
+		deps = tools.Deps{Outbox: db, Jobs: db}
+	}
+	list, err := tools.Builtin(cfg, deps)
 	if err != nil {
 		return nil, fmt.Errorf("set up tools: %w", err)
 	}
@@ -205,6 +208,3 @@ func (t *toolbox) Fill(tool agent.Tool, args []byte, o agent.Origin) ([]byte, []
 }
 
 func (t *toolbox) Definition(tool agent.Tool) string { return tools.Definition(tool) }
-
-// dataFile is a path under the data directory.
-func (a *app) dataFile(name string) string { return filepath.Join(a.DataDir, name) }

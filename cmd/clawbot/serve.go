@@ -117,7 +117,7 @@ func (a *app) serve(ctx context.Context) error {
 		channels = append(channels, s)
 		directories[slack.Name] = s
 		health.channels[string(slack.Name)] = s.Health
-		s.Routes(mux)
+		mux.Handle("/slack/", s.Handler())
 	}
 	e, err := a.newEngine(db.DB, channels, directories)
 	if err != nil {

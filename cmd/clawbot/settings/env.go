@@ -332,3 +332,22 @@ func dataDir(e Env, environ envconfig.Lookuper, root bool, errs *Errors) string 
 	errs.variable("CLAWBOT_DATA_DIR", "there is no home directory to keep data in; set it to a directory")
 	return ""
 }
+
+// Secrets returns the value of every secret that is set, for whoever has to keep
+// them out of what is shown. Of a database address it is the password.
+func (e Env) Secrets() []string {
+	var out []string
+	for v, i := reflect.ValueOf(e), 0; i < v.NumField(); i++ {
+		s, ok := v.Field(i).Interface().(Secret)
+		if !ok || !s.Set() {
+			continue
+		}
+		out = append(out, s.Reveal())
+		if u, err := url.Parse(s.Reveal()); err == nil && u.User != nil {
+			if password, has := u.User.Password(); has {
+				out = append(out, password)
+			}
+		}
+	}
+	return out
+}
