@@ -73,6 +73,7 @@ func TestDecodeMistakes(t *testing.T) {
 		"blank key":           {"\"\": 1\n", []string{"1:1: : this key is unknown; write one of agent"}},
 		"bool":                {"agent: { parallel_tools: on, strict_parsing: 1 }\n", []string{`1:26: agent.parallel_tools: "on" is text; write true or false`, `1:46: agent.strict_parsing: "1" is a number; write true or false`}},
 		"int":                 {"approval:\n  quorum: 1.5\n", []string{`2:11: approval.quorum: "1.5" is a number; write a whole number`}},
+		"octal":               {"approval:\n  quorum: 010\n", []string{`2:11: approval.quorum: "010" is a number; write a whole number`}},
 		"huge int":            {"approval:\n  quorum: 99999999999999999999\n", []string{"2:11: approval.quorum: "}},
 		"duration":            {"approval:\n  timeout: 5 minutes\n", []string{`2:12: approval.timeout: "5 minutes" is no duration; write a duration with its unit such as 30s, 5m or 1h30m`}},
 		"duration as list":    {"approval: { timeout: [5m] }\n", []string{"1:22: approval.timeout: a list is here; write a duration"}},
