@@ -168,7 +168,8 @@ func (s *Server) own(channel, ts, refusal string) (*Message, error) {
 	return m, nil
 }
 
-// chatUpdate answers chat.update. Text without blocks removes the blocks.
+// chatUpdate answers chat.update. Text without blocks removes the blocks. As
+// documented, rich text cannot give way to blocks without any (block_mismatch).
 func (s *Server) chatUpdate(a args) (object, error) {
 	m, err := s.own(a.str("channel"), a.str("ts"), "cant_update_message")
 	if err != nil {

@@ -16,7 +16,8 @@ type socket struct {
 	conn    *websocket.Conn // nil for a ghost
 	writing sync.Mutex
 	gone    chan struct{} // closed when nothing more can be read
-	ready   bool          // hello was sent and no disconnect; guarded by Server.mu
+	ready   bool          // takes envelopes: after hello, until it leaves; guarded by Server.mu
+	leaving bool          // was told to go, or cut; guarded by Server.mu
 }
 
 // attempt is one envelope that was sent.
@@ -60,7 +61,12 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	if !full && !s.closed {
 		s.conns = append(s.conns, c)
 	}
-	n := len(s.conns)
+	n := 0
+	for _, x := range s.conns {
+		if !x.leaving {
+			n++
+		}
+	}
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
@@ -79,7 +85,7 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	c.ready = true
+	c.ready = !c.leaving
 	s.goLocked(func() { s.pingEvery(c) })
 	s.notify()
 	s.mu.Unlock()
@@ -277,7 +283,7 @@ func (s *Server) Disconnect(reason string) {
 		if c.conn == nil {
 			continue
 		}
-		c.ready = false
+		c.ready, c.leaving = false, true
 		s.goLocked(func() {
 			if c.write(disconnectFrame(reason)) != nil {
 				c.drop()
@@ -301,7 +307,7 @@ func (s *Server) DropConnections() {
 	defer s.mu.Unlock()
 	for _, c := range s.conns {
 		if c.conn != nil {
-			c.ready = false
+			c.ready, c.leaving = false, true
 			c.drop()
 		}
 	}

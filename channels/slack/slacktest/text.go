@@ -29,6 +29,8 @@ var (
 
 	bareURL      = regexp.MustCompile(`\b(?:https?://[^\s<>|)\]]+|(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev|ai|co|app|sh)\b(?:/[^\s<>|)\]]*)?)`)
 	markdownLink = regexp.MustCompile(`!?\[([^\]]*)\]\(\s*<?([^)\s>]+)[^)]*\)`)
+	codeSpan     = regexp.MustCompile("(?s:```.*?```)|`[^`\n]+`")
+	linkable     = regexp.MustCompile(codeSpan.String() + "|" + tokenPattern.String() + "|" + markdownLink.String() + "|" + bareURL.String())
 	bareEntity   = regexp.MustCompile(`&(?:lt|gt|amp);`)
 	namePing     = regexp.MustCompile(`(?:^|[\s(])@(channel|here|everyone)\b`)
 )
@@ -163,6 +165,7 @@ func textLinks(p piece) []Link {
 		}
 		return " "
 	})
+	rest = codeSpan.ReplaceAllString(rest, " ")
 	if p.kind == markdown {
 		rest = markdownLink.ReplaceAllStringFunc(rest, func(tok string) string {
 			m := markdownLink.FindStringSubmatch(tok)
@@ -218,6 +221,9 @@ func (s *Server) read(p piece, marks bool) string {
 	case plain:
 		return decode(p.text)
 	}
+	if marks && !p.verbatim {
+		p.text = markLinks(p.text, p.kind == markdown)
+	}
 	var out strings.Builder
 	last := 0
 	for _, loc := range tokenPattern.FindAllStringIndex(p.text, -1) {
@@ -231,6 +237,25 @@ func (s *Server) read(p piece, marks bool) string {
 	}
 	out.WriteString(decode(p.text[last:]))
 	return out.String()
+}
+
+// markLinks marks what becomes a link without being a token; nothing does
+// inside code.
+func markLinks(text string, md bool) string {
+	bare := func(u string) string {
+		address := strings.TrimRight(u, ".,;:!?")
+		return readLink(Link{URL: address}, true) + u[len(address):]
+	}
+	return linkable.ReplaceAllStringFunc(text, func(tok string) string {
+		m := markdownLink.FindStringSubmatch(tok)
+		switch {
+		case tok[0] == '`' || tok[0] == '<':
+			return tok
+		case m != nil && md:
+			return readLink(Link{URL: m[2], Label: m[1]}, true)
+		}
+		return bareURL.ReplaceAllStringFunc(tok, bare)
+	})
 }
 
 // readToken is what a person sees for <in>.

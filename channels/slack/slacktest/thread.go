@@ -139,7 +139,8 @@ func (s *Server) shown(m *Message) string {
 	var lines []string
 	if len(blocks) == 0 {
 		if m.Text != "" {
-			lines = append(lines, s.read(piece{kind: mrkdwn, text: m.Text}, marks))
+			// Posted with parse=none, it gets no automatic links.
+			lines = append(lines, s.read(piece{mrkdwn, m.Text, true}, marks))
 		}
 	} else {
 		lines = append(lines, s.blockLines(blocks, marks)...)

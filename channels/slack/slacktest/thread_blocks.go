@@ -39,7 +39,7 @@ func (s *Server) blockText(b object, marks bool) string {
 		}
 		return strings.Join(parts, " ")
 	case "markdown":
-		return s.markdownText(b.str("text"), marks)
+		return s.read(piece{kind: markdown, text: b.str("text")}, marks)
 	case "rich_text":
 		return s.richTextText(b, marks)
 	case "image":
@@ -54,23 +54,12 @@ func (s *Server) blockText(b object, marks bool) string {
 
 // readText is a text object as a person reads it.
 func (s *Server) readText(t object, marks bool) string {
-	kind := mrkdwn
+	p := piece{kind: mrkdwn, text: t.str("text")}
+	p.verbatim, _ = t["verbatim"].(bool)
 	if t.str("type") == "plain_text" {
-		kind = plain
+		p.kind = plain
 	}
-	return s.read(piece{kind: kind, text: t.str("text")}, marks)
-}
-
-// markdownText is a markdown block: its source, with what pings and what is
-// linked under another name marked.
-func (s *Server) markdownText(text string, marks bool) string {
-	if marks {
-		text = markdownLink.ReplaceAllStringFunc(text, func(tok string) string {
-			m := markdownLink.FindStringSubmatch(tok)
-			return readLink(Link{URL: m[2], Label: m[1]}, true)
-		})
-	}
-	return s.read(piece{kind: markdown, text: text}, marks)
+	return s.read(p, marks)
 }
 
 func (s *Server) elementText(e object, marks bool) string {
