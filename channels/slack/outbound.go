@@ -34,11 +34,15 @@ func (a *Adapter) Split(md string) []string { return text.Split(md, maxText, siz
 
 // size measures a part by whatever limit it comes nearest to, scaled to maxText.
 func size(md string) int {
+	n := units(fallback(md))
+	if n > maxText {
+		return n // rendering much more than fits would take long
+	}
 	blocks, err := json.Marshal(markdownBlocks(md, ""))
 	if err != nil {
 		return maxText + 1
 	}
-	return max(units(fallback(md)), (units(string(blocks))*maxText+maxBlocks-1)/maxBlocks)
+	return max(n, (units(string(blocks))*maxText+maxBlocks-1)/maxBlocks)
 }
 
 // units counts UTF-16 code units, the largest of the counts Slack may use.

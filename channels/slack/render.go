@@ -81,11 +81,13 @@ func markdownBlocks(md, id string) []slackgo.Block {
 	return []slackgo.Block{richText(id, b.out...)}
 }
 
-// builder collects rich text. cur is the section being written.
+// builder collects rich text.
 type builder struct {
 	src  []byte
 	out  []slackgo.RichTextElement
-	cur  []element
+	cur  []element       // the section being written
+	text strings.Builder // what is to follow in it, in one style
+	st   style
 	seen bool // something that shows was written
 }
 
@@ -95,20 +97,37 @@ func (b *builder) write(s string, st style) {
 		return
 	}
 	b.seen = b.seen || strings.TrimSpace(s) != ""
-	if n := len(b.cur); n > 0 {
-		if last, ok := b.cur[n-1].(*slackgo.RichTextSectionTextElement); ok && same(last.Style, st) {
-			last.Text += s
-			return
-		}
+	if st != b.st {
+		b.settle()
+		b.st = st
 	}
-	b.cur = append(b.cur, styled(s, st))
+	b.text.WriteString(s)
 }
 
-func same(a *style, b style) bool {
-	if a == nil {
-		return b == style{}
+// settle makes an element of the text written so far.
+func (b *builder) settle() {
+	if b.text.Len() > 0 {
+		b.cur = append(b.cur, styled(b.text.String(), b.st))
+		b.text.Reset()
 	}
-	return *a == b
+}
+
+// add puts an element into the current section.
+func (b *builder) add(e element) {
+	b.settle()
+	b.cur = append(b.cur, e)
+	b.seen = true
+}
+
+// empty reports whether nothing was written to the current section.
+func (b *builder) empty() bool { return len(b.cur) == 0 && b.text.Len() == 0 }
+
+// take returns the elements of the current section and begins another.
+func (b *builder) take() []element {
+	b.settle()
+	cur := b.cur
+	b.cur = nil
+	return cur
 }
 
 // link adds an address that can be followed and is shown in full, or its text
@@ -118,31 +137,30 @@ func (b *builder) link(address string, st style) {
 		b.write(address, st)
 		return
 	}
-	b.seen = true
-	b.cur = append(b.cur, slackgo.NewRichTextSectionLinkElement(address, "", nil))
+	b.add(slackgo.NewRichTextSectionLinkElement(address, "", nil))
 }
 
 // followable reports whether an address goes where it seems to: http or https,
-// ASCII alone, without a user name before the host.
+// ASCII alone, without a user name before the host, and without characters that
+// mean something in Slack's own form of a link.
 func followable(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(address) > 2000 {
 		return false
 	}
-	return strings.IndexFunc(address, func(r rune) bool { return r <= 0x20 || r >= 0x7F }) < 0
+	return strings.IndexFunc(address, func(r rune) bool { return r <= 0x20 || r >= 0x7F || strings.ContainsRune(`<>|"\`, r) }) < 0
 }
 
 // flush ends the current section.
 func (b *builder) flush() {
-	if len(b.cur) > 0 {
-		b.out = append(b.out, slackgo.NewRichTextSection(b.cur...))
-		b.cur = nil
+	if !b.empty() {
+		b.out = append(b.out, section(b.take()...))
 	}
 }
 
 // gap separates what follows from what the section holds already.
 func (b *builder) gap() {
-	if len(b.cur) > 0 {
+	if !b.empty() {
 		b.write("\n\n", style{})
 	}
 }
@@ -201,9 +219,8 @@ func (b *builder) code(s string) {
 func (b *builder) quote(n ast.Node) {
 	b.flush()
 	b.flat(n, "", 0)
-	if len(b.cur) > 0 {
-		b.out = append(b.out, &slackgo.RichTextQuote{Type: slackgo.RTEQuote, Elements: b.cur})
-		b.cur = nil
+	if !b.empty() {
+		b.out = append(b.out, &slackgo.RichTextQuote{Type: slackgo.RTEQuote, Elements: b.take()})
 	}
 }
 
@@ -216,7 +233,7 @@ func (b *builder) flat(n ast.Node, prefix string, depth int) {
 	}
 	item := 0
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-		if len(b.cur) > 0 && c.Kind() != ast.KindListItem {
+		if !b.empty() && c.Kind() != ast.KindListItem && c.Kind() != ast.KindList {
 			b.write("\n", style{})
 		}
 		switch c := c.(type) {
@@ -226,7 +243,7 @@ func (b *builder) flat(n ast.Node, prefix string, depth int) {
 				mark = strconv.Itoa(l.Start+item) + ". "
 			}
 			item++
-			if len(b.cur) > 0 {
+			if !b.empty() {
 				b.write("\n", style{})
 			}
 			b.write(prefix+mark, style{})
@@ -284,7 +301,7 @@ func (b *builder) list(l *ast.List, depth int) {
 		n = l.Start - 1
 	}
 	add := func() {
-		if len(b.cur) == 0 {
+		if b.empty() {
 			return
 		}
 		if cur == nil {
@@ -292,15 +309,14 @@ func (b *builder) list(l *ast.List, depth int) {
 			cur.Offset = min(n, 1_000_000)
 			b.out = append(b.out, cur)
 		}
-		cur.Elements = append(cur.Elements, slackgo.NewRichTextSection(b.cur...))
-		b.cur = nil
+		cur.Elements = append(cur.Elements, section(b.take()...))
 		n++
 	}
 	for item := l.FirstChild(); item != nil; item = item.NextSibling() {
 		for c := item.FirstChild(); c != nil; c = c.NextSibling() {
 			switch c.(type) {
 			case *ast.Paragraph, *ast.TextBlock:
-				if len(b.cur) > 0 {
+				if !b.empty() {
 					b.write("\n", style{})
 				}
 				b.inlines(c, style{})
@@ -403,34 +419,34 @@ func (b *builder) auto(address, label string, st style) {
 func (b *builder) labelled(n ast.Node, address string, st style) {
 	label := &builder{src: b.src}
 	label.inlines(n, st)
-	text := ""
-	for _, e := range label.cur {
-		if t, ok := e.(*slackgo.RichTextSectionTextElement); ok {
-			text += t.Text
-		}
-	}
-	if text == address || strings.TrimSpace(text) == "" {
+	parts := label.take()
+	if shown := words(parts); shown == address || strings.TrimSpace(shown) == "" {
 		b.link(address, st)
 		return
 	}
-	for _, e := range label.cur {
-		if t, ok := e.(*slackgo.RichTextSectionTextElement); ok {
-			s := style{}
-			if t.Style != nil {
-				s = *t.Style
-			}
-			b.write(t.Text, s)
-		} else {
-			b.cur = append(b.cur, e)
-		}
+	for _, e := range parts {
+		b.add(e)
 	}
-	b.seen = b.seen || label.seen
 	if address == "" {
 		return
 	}
 	b.write(" (", st)
 	b.link(address, st)
 	b.write(")", st)
+}
+
+// words is the text of elements, with addresses.
+func words(es []element) string {
+	var out strings.Builder
+	for _, e := range es {
+		switch e := e.(type) {
+		case *slackgo.RichTextSectionTextElement:
+			out.WriteString(e.Text)
+		case *slackgo.RichTextSectionLinkElement:
+			out.WriteString(e.URL)
+		}
+	}
+	return out.String()
 }
 
 // lines is the source lines of a block.
@@ -511,15 +527,7 @@ func table(t *extast.Table, src []byte) string {
 		for c := r.FirstChild(); c != nil; c = c.NextSibling() {
 			cell := &builder{src: src}
 			cell.inlines(c, style{})
-			text := ""
-			for _, e := range cell.cur {
-				switch e := e.(type) {
-				case *slackgo.RichTextSectionTextElement:
-					text += e.Text
-				case *slackgo.RichTextSectionLinkElement:
-					text += e.URL
-				}
-			}
+			text := words(cell.take())
 			if len(widths) == len(row) {
 				widths = append(widths, 0)
 			}

@@ -158,8 +158,8 @@ func (s *splitter) fits(lines []string) bool {
 // fit is how many lines fit into one part.
 func (s *splitter) fit() int {
 	most, size := 0, 0
-	for most < len(s.lines) && size <= s.limit*utf8.UTFMax {
-		size += len(s.lines[most]) + 1
+	for most < len(s.lines) && size <= s.limit { // a code point measures at least one
+		size += utf8.RuneCountInString(s.lines[most]) + 1
 		most++
 	}
 	return search(most, func(n int) bool { return s.fits(s.lines[:n]) })
@@ -226,7 +226,7 @@ func (s *splitter) headOf(n int) string {
 	before := slices.Clone(s.lines[:n])
 	var ends []int // of the code points
 	for i, r := range line {
-		if i > s.limit*utf8.UTFMax {
+		if len(ends) > s.limit {
 			break
 		}
 		ends = append(ends, i+utf8.RuneLen(r))
