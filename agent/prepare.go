@@ -86,6 +86,8 @@ func (r *run) prepare(reply ModelReply) error {
 			if r.question(c, j, pending) {
 				pending++
 			}
+		case j.Action == AskInput:
+			r.settle(c, CallDenied, "", "Denied by policy: the rule asks a person for a value, which this version cannot do")
 		default:
 			r.settle(c, CallDenied, "", "Denied: the policy gave no answer that is understood")
 		}

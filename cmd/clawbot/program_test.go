@@ -64,14 +64,11 @@ func newWorld(t *testing.T, yaml string) *world {
 	w.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "CLAWBOT_CONFIG=" + config, "CLAWBOT_DATA_DIR=" + filepath.Join(w.dir, "data"),
 		"CLAWBOT_HTTP_ADDR=127.0.0.1:0", "DATABASE_URL=" + w.db, "CLAWBOT_LOG_LEVEL=debug",
-		"CLAWBOT_MODEL=openai:test", "OPENAI_API_KEY=" + modelKey, "OPENAI_BASE_URL=" + w.model.OpenAIBaseURL(),
+		"CLAWBOT_MODEL=openai:test", "OPENAI_API_KEY=" + modeltest.Key, "OPENAI_BASE_URL=" + w.model.OpenAIBaseURL(),
 		"SLACK_API_URL=" + w.slack.APIURL(), "SLACK_BOT_TOKEN=" + w.slack.BotToken, "SLACK_APP_TOKEN=" + w.slack.AppToken,
 	}
 	return w
 }
-
-// modelKey is a secret that must appear nowhere.
-const modelKey = "sk-canary-4f1f9f6f0c9b4d1c8f2a"
 
 // program is a running clawbot.
 type program struct {
@@ -80,6 +77,7 @@ type program struct {
 	out  *lockedBuffer
 	done chan struct{}
 	err  error
+	gone func() // waits until Slack has noticed the end
 }
 
 // lockedBuffer collects output while others read it.
@@ -114,7 +112,7 @@ func (w *world) command(args ...string) *exec.Cmd {
 // start runs the program until the test ends or stop or kill.
 func (w *world) start(args ...string) *program {
 	w.t.Helper()
-	p := &program{t: w.t, cmd: w.command(args...), out: &lockedBuffer{}, done: make(chan struct{})}
+	p := &program{t: w.t, cmd: w.command(args...), out: &lockedBuffer{}, done: make(chan struct{}), gone: func() {}}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	if err := p.cmd.Start(); err != nil {
 		w.t.Fatal(err)
@@ -132,7 +130,7 @@ func (w *world) start(args ...string) *program {
 		if w.t.Failed() {
 			w.t.Logf("output of the program:\n%s", p.out)
 		}
-		for _, secret := range []string{modelKey, w.slack.BotToken, w.slack.AppToken} {
+		for _, secret := range []string{modeltest.Key, w.slack.BotToken, w.slack.AppToken} {
 			if strings.Contains(p.out.String(), secret) {
 				w.t.Errorf("the output contains a secret")
 			}
@@ -146,6 +144,9 @@ func (w *world) serve() *program {
 	w.t.Helper()
 	before := w.slack.Connections()
 	p := w.start("serve")
+	p.gone = func() {
+		w.waitFor("Slack has noticed the end", func() bool { return w.slack.Connections() <= before })
+	}
 	w.waitFor("the program is connected to Slack", func() bool { return w.slack.Connections() > before })
 	return p
 }
@@ -171,6 +172,7 @@ func (p *program) stop() {
 func (p *program) kill() {
 	p.cmd.Process.Kill()
 	<-p.done
+	p.gone()
 }
 
 // addr waits for the address that the program listens on.

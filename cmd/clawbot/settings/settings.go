@@ -209,6 +209,7 @@ func (s Settings) Notices() []string {
 	if policy, _ := approval.NewPolicy(s.Approval); policy != nil {
 		_, notices := s.unreachable(policy)
 		out = append(out, notices...)
+		out = append(out, policy.Unmeetable()...)
 	}
 	if d := s.Approval.Default; d != nil && *d == agent.Allow {
 		out = append(out, "approval.default: allow loosens nothing, since a tool's own default still counts; write a rule with action: allow")

@@ -40,7 +40,7 @@ func (s Settings) unavailable() []feature {
 	refuses(s.Approval.DenialPolicy == approval.DenialDegrade || s.Approval.DenialPolicy == approval.DenialFail,
 		"approval.denial_policy", fmt.Sprintf("%s is not available in this version, and continue is weaker; write continue", s.Approval.DenialPolicy))
 	for i, r := range s.Approval.Rules {
-		refuses(r.Action == agent.AskInput, fmt.Sprintf("approval.rules[%d].action", i), "ask_input is not available in this version; write ask or deny")
+		lacks(r.Action == agent.AskInput, fmt.Sprintf("approval.rules[%d].action", i), "ask_input is not available in this version; the calls of this rule are denied")
 	}
 	web := func(path string, a approval.Approvers) {
 		for i, user := range a.Users {
