@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -87,19 +88,8 @@ func newRunner(cfg Config, dir string, ws workspace) (*runner, error) {
 	}
 	r := &runner{ws: ws, exe: exe, spec: spec{Workspace: dir, Sandbox: kind}}
 	if kind != SandboxNone {
-		for _, d := range systemDirs() {
-			holds := false
-			for _, p := range cfg.Protected {
-				if p == "" {
-					continue
-				}
-				if inside, err := contains(d, p); err == nil && inside {
-					holds = true
-				}
-			}
-			if !holds { // a directory that holds keys is not readable at all
-				r.spec.Read = append(r.spec.Read, d)
-			}
+		if r.spec.Read, err = readable(cfg.Protected); err != nil {
+			return nil, err
 		}
 		r.spec.UID, r.spec.GID, r.spec.Override = sandboxUser(dir)
 	}
@@ -109,6 +99,30 @@ func newRunner(cfg Config, dir string, ws workspace) (*runner, error) {
 		return nil, fmt.Errorf("tools.shell.enabled is true, but a command cannot be run in %s with sandbox %s: %s", dir, kind, strings.TrimSpace(res.Error))
 	}
 	return r, nil
+}
+
+// readable are the system's directories without those that hold a protected
+// path; without some of them no program would start.
+func readable(protected []string) ([]string, error) {
+	var list []string
+	for _, d := range systemDirs() {
+		holds := ""
+		for _, p := range protected {
+			if p == "" {
+				continue
+			}
+			if inside, err := contains(d, p); err == nil && inside {
+				holds = p
+			}
+		}
+		switch {
+		case holds == "":
+			list = append(list, d)
+		case slices.Contains([]string{"/usr", "/bin", "/lib", "/lib64"}, d):
+			return nil, fmt.Errorf("%s lies below %s, which every command can read: move it elsewhere, or disable tools.shell", holds, d)
+		}
+	}
+	return list, nil
 }
 
 func (r *runner) run(ctx context.Context, command, workdir string, timeout time.Duration) agent.Result {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +20,9 @@ import (
 
 func TestMain(m *testing.M) {
 	SandboxMain()
+	if dir := os.Getenv("TOOLS_TEST_CRASH"); dir != "" {
+		crashing(dir)
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -137,6 +142,7 @@ func TestT14NothingIsInherited(t *testing.T) {
 func TestT9SandboxHolds(t *testing.T) {
 	b := shellBench(t, SandboxAuto)
 	outside := filepath.Dir(b.secret)
+	os.Chmod(filepath.Dir(filepath.Dir(outside)), 0o777)
 	os.Chmod(filepath.Dir(outside), 0o777) // so that it is the sandbox that refuses
 	os.Chmod(outside, 0o777)
 	os.Chmod(b.secret, 0o666)
@@ -273,6 +279,120 @@ func TestT16NothingStaysBehind(t *testing.T) {
 			t.Error("alive after the call was cancelled")
 		}
 	})
+}
+
+// crashing is a clawbot that runs a command and is killed meanwhile.
+func crashing(dir string) {
+	c := DefaultConfig()
+	c.Workspace = dir
+	c.Shell = Shell{Enabled: true, Sandbox: os.Getenv("TOOLS_TEST_SANDBOX"), Timeout: time.Minute}
+	list, err := Builtin(c, Deps{})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	byName(list)["shell"].Run(context.Background(), invocation(`{"command":"touch begun; setsid sleep `+os.Getenv("TOOLS_TEST_WORD")+`"}`))
+	os.Exit(0)
+}
+
+// T16: a command does not outlive a clawbot that was killed.
+func TestT16CrashEndsCommands(t *testing.T) {
+	eachSandbox(t, func(t *testing.T, b *bench) {
+		w := fmt.Sprintf("3%d%d", os.Getpid(), len(t.Name()))
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), "TOOLS_TEST_CRASH="+b.dir, "TOOLS_TEST_WORD="+w, "TOOLS_TEST_SANDBOX="+filepath.Base(t.Name()))
+		if err := cmd.Start(); err != nil {
+			t.Skip(err)
+		}
+		wait := func(what string, ok func() bool) {
+			t.Helper()
+			for range 500 {
+				if ok() {
+					return
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			t.Errorf("never: %s", what)
+		}
+		wait("the command begins", func() bool { _, err := os.Stat(filepath.Join(b.dir, "begun")); return err == nil && alive(t, w) })
+		cmd.Process.Kill()
+		cmd.Wait()
+		wait("the command is gone", func() bool { return !alive(t, w) })
+	})
+}
+
+// Without SandboxMain in main, clawbot would start itself for each command.
+func TestSandboxMainIsMissed(t *testing.T) {
+	t.Setenv(sandboxMark, "1")
+	c := DefaultConfig()
+	c.Workspace = t.TempDir()
+	c.Shell.Enabled = true
+	if _, err := Builtin(c, Deps{}); err == nil || !strings.Contains(err.Error(), "SandboxMain") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Keys below a system directory are as unreadable as elsewhere.
+func TestProtectedPathsAreNotReadable(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("no system directories")
+	}
+	list, err := readable([]string{"/opt/clawbot/data", "/etc/ssl/certs/clawbot.key", ""})
+	if err != nil || slices.Contains(list, "/opt") || slices.Contains(list, "/etc/ssl/certs") || !slices.Contains(list, "/usr") {
+		t.Errorf("%v, %v", list, err)
+	}
+	if _, err := readable([]string{"/usr/local/share/clawbot"}); err == nil || !strings.Contains(err.Error(), "move it elsewhere") {
+		t.Errorf("%v", err)
+	}
+	for _, p := range list {
+		for _, secret := range []string{"/etc", "/etc/ssl", "/etc/pki", "/root", "/home", "/var", "/proc", "/sys", "/run", "/dev", "/tmp", "/"} {
+			if p == secret {
+				t.Errorf("%s is readable as a whole", p)
+			}
+		}
+	}
+}
+
+// A root's clawbot runs commands as the workspace's owner.
+func TestRootGivesUpRoot(t *testing.T) {
+	if os.Geteuid() != 0 || SandboxStatus().Sandbox == SandboxNone {
+		t.Skip("needs root and a sandbox")
+	}
+	for _, tc := range []struct {
+		uid      int
+		mode     os.FileMode // of the directory above
+		override bool
+	}{{0, 0o755, true}, {12345, 0o755, false}, {12345, 0o700, true}} {
+		b := newBench(t)
+		base := filepath.Dir(b.dir)
+		os.Chown(b.dir, tc.uid, tc.uid)
+		os.Chmod(base, tc.mode)
+		os.Chmod(filepath.Dir(base), 0o755)
+		want := tc.uid
+		if want == 0 {
+			want = nobody
+		}
+		if uid, gid, override := sandboxUser(b.dir); uid != want || gid != want || override != tc.override {
+			t.Errorf("%+v: %d, %d, %v", tc, uid, gid, override)
+		}
+		c := DefaultConfig()
+		c.Workspace = b.dir
+		c.Shell.Enabled = true
+		list, err := Builtin(c, Deps{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.tools = byName(list)
+		b.expect("id -u; id -g; id -G", fmt.Sprintf("%d\n%d\n%d\n", want, want, want))
+		b.run("write_file", map[string]any{"path": "new/x", "content": "x"})
+		b.expect("echo more >> new/x && chmod 600 new/x && touch new/y && echo fine", "fine")
+		if res := b.run("read_file", map[string]any{"path": "new/x"}); res.Output != "xmore\n" {
+			t.Errorf("%+v", res)
+		}
+		if res := b.run("shell", map[string]any{"command": "cat " + b.secret + " /etc/shadow"}); strings.Contains(res.Error, canary) || strings.Contains(res.Error, ":0:99999") {
+			t.Errorf("%+v", res)
+		}
+	}
 }
 
 // T16: a fork bomb is bounded in number and ended whole.
