@@ -37,6 +37,8 @@ type spec struct {
 	UID        int      `json:"uid,omitempty"`  // when clawbot is root: the user to become
 	GID        int      `json:"gid,omitempty"`
 	Override   bool     `json:"override,omitempty"` // that user reaches the workspace by CAP_DAC_OVERRIDE only
+	Mounts     bool     `json:"mounts,omitempty"`   // all but the workspace is mounted read-only
+	Workdir    string   `json:"workdir,omitempty"`  // relative to the workspace
 	CPUSeconds int      `json:"cpu_seconds"`
 	Env        []string `json:"env"`
 }
@@ -71,6 +73,10 @@ func SandboxMain() {
 	switch os.Args[1] {
 	case "supervise":
 		supervisor(s, os.Args[2], os.Args[3])
+	case "mounts":
+		if err := mountReadOnly(s.Workspace); err == nil {
+			os.Exit(0)
+		}
 	case "confine":
 		report := os.NewFile(3, "status")
 		syscall.CloseOnExec(3)
@@ -212,7 +218,7 @@ func supervisor(s spec, told, command string) {
 		Stdout:      os.Stdout,
 		Stderr:      os.Stderr,
 		ExtraFiles:  []*os.File{status, dir}, // 3, 4
-		SysProcAttr: commandAttr(),
+		SysProcAttr: commandAttr(s.Mounts),
 	}
 	if err := cmd.Start(); err != nil {
 		end(ending{Error: err.Error()})

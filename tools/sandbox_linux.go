@@ -1,9 +1,12 @@
 package tools
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -45,7 +48,9 @@ func SandboxStatus() Status {
 		s.Limits = append(s.Limits, "clawbot runs as root: commands run as the workspace's owner, or as uid 65534 with the right to pass file modes if that is root")
 		return s
 	}
-	s.Limits = append(s.Limits, "commands run as clawbot's own user: they can change modes and times of its files outside the workspace, though not read or write them")
+	if !canMount(os.TempDir()) {
+		s.Limits = append(s.Limits, "there are no user namespaces for clawbot here: commands can change modes and times of its files outside the workspace, though not read or write them")
+	}
 	if abi < 6 {
 		s.Limits = append(s.Limits, "this kernel lets commands send signals to clawbot's other processes (before Linux 6.12)")
 	}
@@ -113,8 +118,88 @@ func adoptOrphans() error {
 	return nil
 }
 
-func commandAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+// commandAttr is how the second process starts: in a group of its own, and for
+// mounts in a mount namespace, which needs a user namespace unless we are root.
+func commandAttr(mounts bool) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if !mounts {
+		return attr
+	}
+	attr.Cloneflags = syscall.CLONE_NEWNS
+	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // within the namespace
+	}
+	return attr
+}
+
+// canMount tries whether mountReadOnly works on this machine.
+func canMount(dir string) bool {
+	if os.Getenv(sandboxMark) != "" {
+		return false
+	}
+	told, err := json.Marshal(spec{Workspace: dir})
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = []string{sandboxName, "mounts", string(told), ""}
+	cmd.Env = []string{sandboxMark + "=1"}
+	cmd.SysProcAttr = commandAttr(true)
+	runtime.LockOSThread() // Pdeathsig
+	defer runtime.UnlockOSThread()
+	return cmd.Run() == nil
+}
+
+// mountReadOnly makes all file systems but the workspace read-only in this
+// process's mount namespace. Landlock has no rights for changing modes, owners,
+// times and attributes; this refuses them.
+func mountReadOnly(workspace string) error {
+	readOnly := func(path string, attr unix.MountAttr) error {
+		return unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, &attr)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount(workspace, workspace, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("mount the workspace: %w", err)
+	}
+	if err := readOnly("/", unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("mount read-only: %w", err)
+	}
+	if err := readOnly(workspace, unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("mount the workspace writable: %w", err)
+	}
+	return nil
+}
+
+// enterMounted goes to the working directory by way of the workspace's new
+// mount; the open directory handed down lies on the old one. It must be the
+// same directory, so that a link swapped in meanwhile changes nothing.
+func enterMounted(s spec, dir int) error {
+	ws, err := unix.Open(s.Workspace, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	at, err := unix.Openat2(ws, s.Workdir, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return err
+	}
+	var want, got unix.Stat_t
+	if err := errors.Join(unix.Fstat(dir, &want), unix.Fstat(at, &got)); err != nil {
+		return err
+	}
+	if want.Dev != got.Dev || want.Ino != got.Ino {
+		return errors.New("it was replaced meanwhile")
+	}
+	return unix.Fchdir(at)
 }
 
 // stopTree holds all descendants, again until it finds no new one, so that they
@@ -215,6 +300,14 @@ func become(s spec, dir int, command string) error {
 	switch s.Sandbox {
 	case SandboxNone:
 	case SandboxLandlock:
+		if s.Mounts {
+			if err := mountReadOnly(s.Workspace); err != nil {
+				return err
+			}
+			if err := enterMounted(s, dir); err != nil {
+				return fmt.Errorf("enter the directory: %w", err)
+			}
+		}
 		ruleset, err := landlockRules(s)
 		if err != nil {
 			return err
@@ -223,6 +316,8 @@ func become(s spec, dir int, command string) error {
 			if err := changeUser(s); err != nil {
 				return err
 			}
+		} else if err := dropAll(); err != nil {
+			return err
 		}
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("set no_new_privs: %w", err)
@@ -334,6 +429,19 @@ func changeUser(s spec) error {
 		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_DAC_OVERRIDE, 0, 0); err != nil {
 			return fmt.Errorf("keep the right to the workspace: %w", err)
 		}
+	}
+	return nil
+}
+
+// dropAll gives up the capabilities that a user namespace brought.
+func dropAll() error {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("drop ambient capabilities: %w", err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 package tools
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -24,9 +25,13 @@ func sandboxUser(string) (uid, gid int, override bool) { return 0, 0, false }
 // by setsid outlives it.
 func adoptOrphans() error { return nil }
 
-func commandAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func commandAttr(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func stopTree() {}
+
+func canMount(string) bool { return false }
+
+func mountReadOnly(string) error { return errors.ErrUnsupported }
 
 func endTree(group int) int {
 	syscall.Kill(-group, syscall.SIGKILL)

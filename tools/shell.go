@@ -92,6 +92,7 @@ func newRunner(cfg Config, dir string, ws workspace) (*runner, error) {
 			return nil, err
 		}
 		r.spec.UID, r.spec.GID, r.spec.Override = sandboxUser(dir)
+		r.spec.Mounts = canMount(dir)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -151,6 +152,7 @@ func (r *runner) run(ctx context.Context, command, workdir string, timeout time.
 
 	out := &headTail{limit: keptOutput}
 	s := r.spec
+	s.Workdir = dir
 	s.CPUSeconds = int(timeout/time.Second) + 5
 	end, err := supervise(ctx, r.exe, s, r.environment(), command, at, out, timeout)
 	if err != nil {
