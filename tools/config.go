@@ -41,8 +41,9 @@ type Shell struct {
 	// Enabled offers the tool. False: the model never sees it.
 	Enabled bool `yaml:"enabled"`
 	// Sandbox is "auto" (the strongest there is; where there is none, clawbot
-	// refuses to start), "landlock" (Linux 5.13 and newer), or "none": commands
-	// can read and write whatever clawbot's user can, and use the network.
+	// refuses to start), "landlock" (Linux 6.2 and newer, amd64 and arm64), or
+	// "none": commands can read and write whatever clawbot's user can, and use
+	// the network.
 	Sandbox string `yaml:"sandbox"`
 	// Timeout is how long a command may run when the call names no time, and the
 	// most it may name. Above 0, at most one hour.
@@ -156,7 +157,6 @@ func openWorkspace(c Config) (string, *os.Root, error) {
 		if err := os.MkdirAll(abs, 0o700); err != nil {
 			return "", nil, fmt.Errorf("make workspace: %w", err)
 		}
-		giveToSandboxUser(abs)
 	}
 	dir, err := filepath.EvalSymlinks(abs)
 	if err != nil {
