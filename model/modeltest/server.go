@@ -420,3 +420,10 @@ func pieces(text string) []string {
 	}
 	return out
 }
+
+// Forget drops the requests so far, e.g. between the rounds of a load test.
+func (s *Server) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = nil
+}

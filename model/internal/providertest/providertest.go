@@ -21,6 +21,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"pgregory.net/rapid"
+
 	"github.com/clawbot/clawbot/agent"
 	"github.com/clawbot/clawbot/model/modeltest"
 )
@@ -93,7 +95,9 @@ func Run(t *testing.T, p Provider) {
 		"request":          request,
 		"no tools":         noTools,
 		"troubled history": troubledHistory,
+		"any history":      anyHistory,
 		"provider switch":  providerSwitch,
+		"connections":      connections,
 		"bad tools":        badTools,
 		"retries":          retries,
 		"no retries":       noRetries,
@@ -325,6 +329,76 @@ func troubledHistory(t *testing.T, p Provider) {
 		if strings.Contains(got, "lost") || strings.Contains(got, "again") || strings.Contains(got, "evil") {
 			t.Errorf("%s: sent what has no place\n%s", about, got)
 		}
+	}
+}
+
+// Whatever is in a history, the request is valid, and each person's words and
+// the result of each call are in it.
+func anyHistory(t *testing.T, p Provider) {
+	srv := modeltest.Start(t)
+	srv.ExpectInvalid() // rapid shrinks what fails
+	srv.Default(modeltest.Echo)
+	m := p.model(t, srv, Options{MaxRetries: -1})
+	text := rapid.SampledFrom([]string{"", " ", "\n", "hi", "\x00", "\xff", "[Bob, slack:T/U] x", "größer 😀"})
+	id := rapid.SampledFrom([]agent.CallID{"", "a", "b", "c", "a.b", "a_2", agent.CallID(strings.Repeat("l", 50))})
+	args := rapid.SampledFrom([]string{"", "{}", "[]", "null", `{"a":1}`, `{"a"`, "{} x", " {}\n", "{\"\xff\":1}"})
+	tool := rapid.SampledFrom([]string{"", "read_file", "a.b", "ü", strings.Repeat("t", 70)})
+	message := rapid.Custom(func(t *rapid.T) agent.Message {
+		m := agent.Message{
+			Role: rapid.SampledFrom([]agent.Role{agent.RoleUser, agent.RoleAssistant, agent.RoleTool, agent.RoleTool, "other"}).Draw(t, "role"),
+			Text: text.Draw(t, "text"), AuthorName: text.Draw(t, "name"), Author: alice, Failed: rapid.Bool().Draw(t, "failed"),
+		}
+		if m.Role == agent.RoleTool {
+			m.CallID = id.Draw(t, "result")
+		}
+		if m.Role == agent.RoleAssistant {
+			for range rapid.IntRange(0, 3).Draw(t, "calls") {
+				m.Calls = append(m.Calls, call(id.Draw(t, "id"), tool.Draw(t, "tool"), args.Draw(t, "args")))
+			}
+		}
+		return m
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		messages := rapid.SliceOfN(message, 0, 12).Draw(t, "messages")
+		req := agent.ModelRequest{System: text.Draw(t, "system"), Messages: messages, NoTools: rapid.Bool().Draw(t, "no tools")}
+		if rapid.Bool().Draw(t, "tools") {
+			req.Tools = tools
+		}
+		if _, err := m.Complete(context.Background(), req); err != nil {
+			t.Fatal(err)
+		}
+		requests := srv.Requests()
+		got := requests[len(requests)-1]
+		srv.Forget()
+		calls := 0
+		for _, m := range messages {
+			calls += len(m.Calls)
+		}
+		for _, m := range got.Messages {
+			calls -= len(m.Calls)
+		}
+		if calls != 0 {
+			t.Errorf("%d calls are missing", calls)
+		}
+	})
+}
+
+// The connection of a whole answer is used again.
+func connections(t *testing.T, p Provider) {
+	srv := modeltest.Start(t)
+	srv.Default(modeltest.Echo)
+	dials := 0
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials++
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	m := p.New(t, Options{URL: srv.URL(), Key: modeltest.Key, HTTPClient: &http.Client{Transport: transport}})
+	for range 5 {
+		complete(t, m, ask("x"))
+	}
+	if dials != 1 {
+		t.Errorf("%d connections for 5 requests", dials)
 	}
 }
 
