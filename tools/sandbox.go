@@ -164,7 +164,7 @@ func supervise(ctx context.Context, exe string, s spec, env []string, command st
 		life[1].Close()
 		select {
 		case <-exited:
-		case <-time.After(15 * time.Second): // it hangs itself
+		case <-time.After(45 * time.Second): // it hangs itself
 			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			<-exited
 		}

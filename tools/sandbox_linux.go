@@ -220,20 +220,22 @@ func stopTree() {
 	}
 }
 
-// endTree ends and reaps what the command left behind, and counts it. It gives
-// up after ten seconds (a process in an uninterruptible wait).
+// endTree ends and reaps what the command left behind, and counts it. It is
+// done when the kernel knows no child any more: orphans come to this process,
+// so there is no descendant without a child. A listing of /proc would not do,
+// it can miss a process that is born while it is read. It gives up after half a
+// minute (a process in an uninterruptible wait).
 func endTree(int) int {
 	ended := map[int]bool{}
-	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
-		for { // what has ended already was no process left behind
+	for until := time.Now().Add(30 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		for {
 			pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-			if err != nil || pid <= 0 {
+			if err == syscall.ECHILD {
+				return len(ended)
+			}
+			if err != nil && err != syscall.EINTR || err == nil && pid == 0 {
 				break
 			}
-		}
-		left := descendants(os.Getpid())
-		if len(left) == 0 {
-			break
 		}
 		stopTree()
 		for _, pid := range descendants(os.Getpid()) {
