@@ -56,7 +56,7 @@ func (a *Adapter) drawCard(c agent.Card, most, fields int) (blocks []slackgo.Blo
 
 	var args []slackgo.RichTextElement
 	for _, f := range c.Fields[:fields] {
-		name, value := short(f.Name, 200), short(f.Value, most)
+		name, value := or(short(f.Name, 200), "argument"), short(f.Value, most)
 		switch {
 		case value == "":
 			args = append(args, section(bold(name+": "), italic("empty")))
@@ -76,7 +76,7 @@ func (a *Adapter) drawCard(c agent.Card, most, fields int) (blocks []slackgo.Blo
 
 	var facts []slackgo.RichTextElement
 	for _, f := range c.Facts[:min(len(c.Facts), 20)] {
-		facts = append(facts, section(plainText(short(f.Name, 60)+": "+or(short(f.Value, min(most, 300)), "–"))))
+		facts = append(facts, section(plainText(short(f.Name, 200)+": "+or(short(f.Value, min(most, 300)), "–"))))
 	}
 	if c.Masked > 0 {
 		facts = append(facts, section(italic(counted(c.Masked, "value is masked.", "values are masked."))))
