@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+	_ "time/tzdata" // schedules name time zones, and small images have none
 
 	"github.com/clawbot/clawbot/agent"
 	"github.com/clawbot/clawbot/store"
