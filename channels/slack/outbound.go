@@ -59,19 +59,26 @@ func units(s string) int {
 
 // Post sends a message. Where an earlier attempt with the same key and content
 // ended without an answer, it looks first whether the message is there already.
+// A card that went out already under its key is drawn again instead.
 func (a *Adapter) Post(ctx context.Context, to agent.Place, p agent.Post) (ref string, err error) {
 	body, blocks, err := a.content(p)
 	if err != nil {
 		return "", err
 	}
 	mark := marking{ID: string(p.Key), Part: agent.SHA256(partOf(p))[:12]}
+	if ref, ok := a.sent.get(mark.key()); ok && p.Key != "" {
+		if p.Card != nil {
+			return ref, a.Edit(ctx, to, ref, p)
+		}
+		mark = a.nextAlike(mark)
+	}
 	if a.unsure.has(mark.key()) {
 		ref, err := a.find(ctx, to, mark)
 		if err != nil {
 			return "", sendError(err)
 		}
 		if ref != "" {
-			a.unsure.remove(mark.key())
+			a.settle(mark, ref)
 			return ref, nil
 		}
 	}
@@ -98,8 +105,26 @@ func (a *Adapter) Post(ctx context.Context, to agent.Place, p agent.Post) (ref s
 		}
 		return "", a.failed(key, err)
 	}
-	a.unsure.remove(mark.key())
+	if p.Key != "" {
+		a.settle(mark, ts)
+	}
 	return ts, nil
+}
+
+// nextAlike is the marking for another part of a delivery that reads the same
+// as one that went out.
+func (a *Adapter) nextAlike(m marking) marking {
+	first := m.Part
+	for i := 2; a.sent.has(m.key()); i++ {
+		m.Part = fmt.Sprintf("%s-%d", first, i)
+	}
+	return m
+}
+
+// settle notes that a message is out.
+func (a *Adapter) settle(m marking, ref string) {
+	a.unsure.remove(m.key())
+	a.sent.put(m.key(), ref)
 }
 
 // Edit replaces a message of ours.
