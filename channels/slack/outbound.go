@@ -65,10 +65,11 @@ func (a *Adapter) Post(ctx context.Context, to agent.Place, p agent.Post) (ref s
 		return "", err
 	}
 	mark := marking{ID: string(p.Key), Part: agent.SHA256(partOf(p))[:12]}
-	if a.unsure.has(mark.key()) {
+	if p.Unsure || a.unsure.has(mark.key()) {
 		ref, err := a.find(ctx, to, mark)
-		if err != nil {
-			return "", sendError(err)
+		if e := sendError(err); err != nil && !e.Permanent { // where looking is not allowed, twice is better than never
+			e.Unsure = true
+			return "", e
 		}
 		if ref != "" {
 			a.unsure.remove(mark.key())
@@ -93,10 +94,12 @@ func (a *Adapter) Post(ctx context.Context, to agent.Place, p agent.Post) (ref s
 		err = errors.New("the answer names no message") // slack-go takes {} for success
 	}
 	if err != nil {
+		e := a.failed(key, err)
 		if p.Key != "" && errorCode(err) == "" && !isRateLimit(err) {
 			a.unsure.add(mark.key())
+			e.Unsure = true
 		}
-		return "", a.failed(key, err)
+		return "", e
 	}
 	a.unsure.remove(mark.key())
 	return ts, nil
@@ -166,7 +169,7 @@ func quiet() []slackgo.MsgOption {
 
 // failed turns an error of a call into a *agent.SendError and, where Slack asked
 // for a pause, holds back all other calls with the same key.
-func (a *Adapter) failed(key string, err error) error {
+func (a *Adapter) failed(key string, err error) *agent.SendError {
 	e := sendError(err)
 	if e.RetryAfter > 0 {
 		a.pace.hold(key, e.RetryAfter)
