@@ -45,11 +45,12 @@ type Approval struct {
 	Deadline      time.Time // by the database's clock
 	CardRef       string    // the platform's id of the card; empty until it is confirmed
 
-	Votes     []Vote
-	DecidedAt time.Time
-	DecidedBy Actor
-	Source    Source
-	Reason    string
+	Votes         []Vote
+	DecidedAt     time.Time
+	DecidedBy     Actor
+	DecidedByName string // untrusted text
+	Source        Source
+	Reason        string
 	// Backchannel is where the decision was made.
 	Backchannel ChannelName
 

@@ -135,6 +135,9 @@ type Delivery struct {
 	Approval *Approval // kind card; only its ID counts, the rest is read when it is sent
 	Parts    int       // kind text: how many parts are sent already
 	Attempts int
+	// Unsure: an earlier attempt ended without anybody's knowing whether it
+	// arrived, say because the process died.
+	Unsure bool
 }
 
 // Attempt is the outcome of trying a delivery.
@@ -143,6 +146,7 @@ type Attempt struct {
 	Ref    string // platform id of what was posted last
 	Done   bool
 	Failed bool // given up for good
+	Unsure bool // it may have arrived all the same
 	Reason string
 	// RetryIn delays the next attempt, when neither Done nor Failed.
 	RetryIn time.Duration

@@ -207,7 +207,7 @@ CREATE TABLE deliveries (
     parts         integer NOT NULL DEFAULT 0 CHECK (parts >= 0), -- sent so far
     attempts      integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     due_at        timestamptz NOT NULL DEFAULT now(),
-    lease_owner   text,
+    lease_owner   text, -- who tries it, or tried it last and does not know whether it arrived
     leased_until  timestamptz,
     ref           text NOT NULL DEFAULT '',
     reason        text NOT NULL DEFAULT '',

@@ -16,7 +16,8 @@ var _ approval.Store = (*DB)(nil)
 // approvalColumns reads approvals with their votes and the state of their calls.
 const approvalColumns = `SELECT a.id, a.session_id, a.turn_id, a.call_id, a.status, a.channel, a.workspace, a.conversation, a.thread,
 	a.tool, a.args, a.args_sha256, a.request_sha256, a.filled, a.requester, a.requester_name, a.rule, a.why, a.approvers, a.quorum,
-	a.asked_at, a.deadline, a.card_ref, a.decided_at, coalesce(a.decided_by, ''), coalesce(a.source, ''), a.reason, coalesce(a.backchannel, ''),
+	a.asked_at, a.deadline, a.card_ref, a.decided_at, coalesce(a.decided_by, ''),
+	coalesce((SELECT v.name FROM votes v WHERE v.approval_id = a.id AND v.actor = a.decided_by), ''), coalesce(a.source, ''), a.reason, coalesce(a.backchannel, ''),
 	c.status, coalesce(c.latency_ms, 0),
 	(SELECT coalesce(jsonb_agg(jsonb_build_object('actor', v.actor, 'name', v.name, 'at', v.at) ORDER BY v.at), '[]')
 		FROM votes v WHERE v.approval_id = a.id AND v.vote = 'approve')
@@ -35,7 +36,7 @@ func scanApproval(row pgx.CollectableRow) (agent.Approval, error) {
 	p := &a.Place
 	err := row.Scan(&a.ID, &a.Session, &a.Turn, &a.Call, &a.Status, &p.Channel, &p.Workspace, &p.Conversation, &p.Thread,
 		&a.Tool, &a.Args, &a.ArgsSHA256, &a.RequestSHA256, &a.Filled, &requester, &a.RequesterName, &a.Rule, &a.Why, &a.Approvers, &a.Quorum,
-		&a.AskedAt, &a.Deadline, &a.CardRef, &decidedAt, &decidedBy, &a.Source, &a.Reason, &a.Backchannel,
+		&a.AskedAt, &a.Deadline, &a.CardRef, &decidedAt, &decidedBy, &a.DecidedByName, &a.Source, &a.Reason, &a.Backchannel,
 		&a.CallStatus, &ms, &votes)
 	if decidedAt != nil {
 		a.DecidedAt = *decidedAt

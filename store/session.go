@@ -197,7 +197,7 @@ func (db *DB) Renew(ctx context.Context, owner string, ids []agent.SessionID) ([
 // process that starts is the only one and earlier owners are dead.
 func (db *DB) ReleaseAll(ctx context.Context) error {
 	_, err := db.pool.Exec(ctx, `WITH s AS (UPDATE sessions SET lease_owner = NULL, leased_until = NULL WHERE lease_owner IS NOT NULL)
-		UPDATE deliveries SET lease_owner = NULL, leased_until = NULL WHERE state = 'due'`)
+		UPDATE deliveries SET leased_until = NULL WHERE state = 'due'`)
 	return tidy(err)
 }
 

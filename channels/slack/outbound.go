@@ -67,15 +67,17 @@ func (a *Adapter) Post(ctx context.Context, to agent.Place, p agent.Post) (ref s
 	}
 	mark := marking{ID: string(p.Key), Part: agent.SHA256(partOf(p))[:12]}
 	if ref, ok := a.sent.get(mark.key()); ok && p.Key != "" {
+		// It went out, and whoever sent it could not record that.
 		if p.Card != nil {
 			return ref, a.Edit(ctx, to, ref, p)
 		}
-		mark = a.nextAlike(mark)
+		return ref, nil
 	}
-	if a.unsure.has(mark.key()) {
+	if p.Unsure || a.unsure.has(mark.key()) {
 		ref, err := a.find(ctx, to, mark)
-		if err != nil {
-			return "", sendError(err)
+		if e := sendError(err); err != nil && !e.Permanent { // where looking is not allowed, twice is better than never
+			e.Unsure = true
+			return "", e
 		}
 		if ref != "" {
 			a.settle(mark, ref)
@@ -100,25 +102,17 @@ func (a *Adapter) Post(ctx context.Context, to agent.Place, p agent.Post) (ref s
 		err = errors.New("the answer names no message") // slack-go takes {} for success
 	}
 	if err != nil {
+		e := a.failed(key, err)
 		if p.Key != "" && errorCode(err) == "" && !isRateLimit(err) {
 			a.unsure.add(mark.key())
+			e.Unsure = true
 		}
-		return "", a.failed(key, err)
+		return "", e
 	}
 	if p.Key != "" {
 		a.settle(mark, ts)
 	}
 	return ts, nil
-}
-
-// nextAlike is the marking for another part of a delivery that reads the same
-// as one that went out.
-func (a *Adapter) nextAlike(m marking) marking {
-	first := m.Part
-	for i := 2; a.sent.has(m.key()); i++ {
-		m.Part = fmt.Sprintf("%s-%d", first, i)
-	}
-	return m
 }
 
 // settle notes that a message is out.
@@ -191,7 +185,7 @@ func quiet() []slackgo.MsgOption {
 
 // failed turns an error of a call into a *agent.SendError and, where Slack asked
 // for a pause, holds back all other calls with the same key.
-func (a *Adapter) failed(key string, err error) error {
+func (a *Adapter) failed(key string, err error) *agent.SendError {
 	e := sendError(err)
 	if e.RetryAfter > 0 {
 		a.pace.hold(key, e.RetryAfter)
