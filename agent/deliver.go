@@ -85,7 +85,9 @@ func (e *Engine) attempt(ctx context.Context, d Delivery) (Attempt, error) {
 		return e.attemptCard(ctx, ch, d)
 	}
 	a := Attempt{Parts: d.Parts}
-	parts := ch.Split(d.Text)
+	// Whatever the model has read, the process's own secrets do not go out.
+	text, _ := e.Mask.Known(d.Text)
+	parts := ch.Split(text)
 	for a.Parts < len(parts) {
 		key := DeliveryID(fmt.Sprintf("%s.%d", d.ID, a.Parts))
 		ref, err := ch.Post(ctx, d.Place, Post{Key: key, Text: parts[a.Parts], Unsure: d.Unsure && a.Parts == d.Parts})

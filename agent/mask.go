@@ -52,16 +52,24 @@ func NewMasker(known ...string) *Masker {
 	return m
 }
 
-// Text returns s with secrets masked, and how many were.
-func (m *Masker) Text(s string) (string, int) {
+// Known returns s with the given values masked and nothing else, for texts that
+// a guess by shape would damage: what the model reads and what it answers.
+func (m *Masker) Known(s string) (string, int) {
 	n := 0
-	if m != nil {
-		for _, k := range m.known {
-			if c := strings.Count(s, k); c > 0 {
-				s, n = strings.ReplaceAll(s, k, Mask), n+c
-			}
+	if m == nil {
+		return s, n
+	}
+	for _, k := range m.known {
+		if c := strings.Count(s, k); c > 0 {
+			s, n = strings.ReplaceAll(s, k, Mask), n+c
 		}
 	}
+	return s, n
+}
+
+// Text returns s with secrets masked, and how many were.
+func (m *Masker) Text(s string) (string, int) {
+	s, n := m.Known(s)
 	for _, re := range secretShapes {
 		s = replaceShape(re, s, &n)
 	}
