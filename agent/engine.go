@@ -32,9 +32,11 @@ type Parts struct {
 	Desk     Desk
 	Toolbox  Toolbox
 	Channels []Channel
-	Mask     *Masker
-	Bell     *Bell
-	Log      *slog.Logger
+	// AfterDenial is what becomes of a turn after a refusal; empty is continue.
+	AfterDenial AfterDenial
+	Mask        *Masker
+	Bell        *Bell
+	Log         *slog.Logger
 	// Owner names this process among the replicas; unique for each start.
 	Owner string
 	// Lease is how long a claimed session stays without being renewed; it must be

@@ -20,6 +20,9 @@ func (r *run) settleOpen(ctx context.Context) (parked bool, err error) {
 		if c.Status.Ended() {
 			continue
 		}
+		if r.denial() != nil {
+			return false, nil
+		}
 		if c.Status == CallStarted { // by a process that died
 			if err := r.takeUp(ctx, c); err != nil {
 				return false, err
@@ -189,18 +192,28 @@ func (r *run) settle(c *ToolCall, status CallStatus, output, errText string) {
 // closeBatch appends the results of a batch once all its calls have ended.
 func (r *run) closeBatch(batch int) {
 	var results []Message
-	for _, c := range r.work.Calls {
+	for i, c := range r.work.Calls {
 		if c.Batch != batch {
 			continue
 		}
 		if !c.Status.Ended() {
 			return
 		}
-		results = append(results, Message{Role: RoleTool, Turn: c.Turn, CallID: c.ID, Failed: c.Status != CallSucceeded, Text: r.resultText(c)})
+		results = append(results, Message{Role: RoleTool, Turn: c.Turn, CallID: c.ID, Failed: c.Status != CallSucceeded, Text: r.resultText(c) + r.warning(i)})
 	}
 	for _, m := range results {
 		r.say(m)
 	}
+}
+
+// warning stands behind the result of a call that the loop guard let pass with a
+// word to the model.
+func (r *run) warning(at int) string {
+	verdict, why := r.Config.LoopGuard.guard(r.work.Calls, at)
+	if verdict != guardWarn || !r.work.Calls[at].Status.Ran() {
+		return ""
+	}
+	return "\n[clawbot: " + why + "; the next one is blocked]"
 }
 
 // resultText is what the model reads of a call.

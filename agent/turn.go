@@ -56,8 +56,19 @@ func (r *run) advance(ctx context.Context) error {
 		if err != nil {
 			return r.fail(ctx, limited, err)
 		}
+		if c := r.denial(); c != nil {
+			if err := r.endDenied(limited, c); err != nil {
+				return r.fail(ctx, limited, err)
+			}
+			return r.release(ctx, false)
+		}
 		if parked {
 			t.Status = TurnParked
+			return r.release(ctx, false)
+		}
+		if r.loops() {
+			t.Status, t.Error = TurnFailed, notice(t.ID, errLoop)
+			r.post(t.Error)
 			return r.release(ctx, false)
 		}
 		if r.stopping.Err() != nil {
@@ -135,17 +146,8 @@ func (r *run) fail(ctx, limited context.Context, err error) error {
 	}
 	t := r.work.Turn
 	r.Log.ErrorContext(ctx, "turn failed", "turn", t.ID, "session", t.Session, "err", err)
-	for i := range r.work.Calls {
-		c := &r.work.Calls[i]
-		if c.Status.Ended() {
-			continue
-		}
-		if c.Status == CallPrepared && c.Approval != "" {
-			if err := r.Desk.Close(ctx, c.Approval, ApprovalCancelled, "the turn ended"); err != nil {
-				return err
-			}
-		}
-		r.settle(c, CallCancelled, "", "Not executed: the turn ended before")
+	if err := r.closeOpen(ctx, CallCancelled, "Not executed: the turn ended before"); err != nil {
+		return err
 	}
 	t.Status = TurnFailed
 	t.Error = notice(t.ID, err)

@@ -46,7 +46,7 @@ func (a *app) newEngine(db *store.DB, channels []agent.Channel, directories map[
 	return &engine{
 		Engine: agent.NewEngine(agent.Parts{
 			Config: a.Agent, Store: db, Model: model, Gate: policy, Desk: desk, Toolbox: box, Channels: channels,
-			Mask: a.mask, Bell: bell, Log: a.log,
+			AfterDenial: agent.AfterDenial(a.Approval.DenialPolicy), Mask: a.mask, Bell: bell, Log: a.log,
 			Owner: agent.NewID[string]("run", time.Now()), Lease: lease, Grace: grace,
 		}),
 		desk: desk, db: db, app: a,
