@@ -88,10 +88,8 @@ func Draw(a agent.Approval, mask *agent.Masker) agent.Card {
 func Outcome(a agent.Approval) string {
 	at := a.DecidedAt.UTC().Format("2006-01-02 15:04:05 MST")
 	by := agent.VisibleLine(a.DecidedBy.String())
-	for _, v := range a.Votes {
-		if v.Actor == a.DecidedBy && v.Name != "" {
-			by = agent.VisibleLine(v.Name) + " (" + by + ")"
-		}
+	if a.DecidedByName != "" {
+		by = agent.VisibleLine(agent.Bound(a.DecidedByName, 100)) + " (" + by + ")"
 	}
 	if n := len(a.Votes); a.Status == agent.ApprovalApproved && n > 1 {
 		others := make([]string, 0, n)
@@ -131,7 +129,9 @@ func happened(a agent.Approval) string {
 	case agent.CallStarted:
 		return "It is running"
 	case agent.CallApproved:
-		return "It will run now"
+		return "It will run in its turn"
+	case agent.CallBlocked:
+		return "It was not executed, because it was no longer allowed when its turn came"
 	}
 	return "It was not executed"
 }
