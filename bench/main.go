@@ -21,13 +21,14 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() {
 	var p plan
 	flag.StringVar(&p.program, "program", "", "the clawbot to measure; needed")
 	short := flag.Bool("short", false, "a few samples only: shows that everything runs, the times mean little")
-	flag.IntVar(&p.parked, "parked", 0, "how many turns to park; 0 is 10000, or 100 with -short")
+	flag.IntVar(&p.parked, "parked", 0, "how many turns to park; 0 is 10000, or 30 with -short")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench -program bin/clawbot [-short] [-parked N]\n\nMeasures clawbot beside a raw commit and prints a table; see bench/README.md.")
 		flag.PrintDefaults()
@@ -72,11 +73,12 @@ type sizes struct {
 	counted  int // turns of each kind whose statements are counted
 	starts   int // starts on an embedded database
 	parked   int
+	settle   time.Duration // idle before memory is read: every timer comes round, the collector too
 }
 
 var (
-	full  = sizes{rounds: 6, acks: 15, plain: 20, approved: maxApproved - 1, warm: 10, sessions: 16, each: 40, counted: maxApproved, starts: 5, parked: 10_000}
-	brief = sizes{rounds: 1, acks: 2, plain: 3, approved: 2, warm: 1, sessions: 4, each: 2, counted: 3, starts: 1, parked: 100}
+	full  = sizes{rounds: 6, acks: 15, plain: 20, approved: maxApproved - 1, warm: 10, sessions: 16, each: 40, counted: maxApproved, starts: 5, parked: 10_000, settle: 10 * time.Second}
+	brief = sizes{rounds: 1, acks: 2, plain: 3, approved: 2, warm: 1, sessions: 4, each: 2, counted: 3, starts: 1, parked: 30, settle: 100 * time.Millisecond}
 )
 
 // run measures everything and prints the table to out, and what it is doing to

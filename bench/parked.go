@@ -21,7 +21,7 @@ func memory(ctx context.Context, w *world, n sizes, t *table) error {
 	if err := w.startOnce(ctx, url); err != nil { // makes the schema
 		return err
 	}
-	idle, err := w.idle(ctx, url)
+	idle, err := w.idle(ctx, url, n.settle)
 	if errors.Is(err, errNoMemory) {
 		t.head("memory")
 		t.row("not measured: only Linux tells the memory of a process")
@@ -36,15 +36,15 @@ func memory(ctx context.Context, w *world, n sizes, t *table) error {
 	}
 	// The first tenth of a full run is only to bring the program to its working
 	// size: what is asked is what a waiting turn adds.
-	warm, err := w.park(ctx, p, url, max(n.parked/10, 1))
+	warm, err := w.park(ctx, p, url, max(n.parked/10, 1), n.settle)
 	if err != nil {
 		return errors.Join(err, p.stop())
 	}
-	busy, err := w.park(ctx, p, url, n.parked)
+	busy, err := w.park(ctx, p, url, n.parked, n.settle)
 	if err := errors.Join(err, p.stop()); err != nil {
 		return err
 	}
-	again, err := w.idle(ctx, url)
+	again, err := w.idle(ctx, url, n.settle)
 	if err != nil {
 		return err
 	}
@@ -67,22 +67,20 @@ func (w *world) startOnce(ctx context.Context, url string) error {
 	return p.stop()
 }
 
-// idle starts the program and reads its memory when it has been idle for as long
-// as its timers need to have come round.
-func (w *world) idle(ctx context.Context, url string) (resident, error) {
+// idle starts the program and reads its memory when it has been idle for that
+// long.
+func (w *world) idle(ctx context.Context, url string, pause time.Duration) (resident, error) {
 	p, err := w.start(ctx, url)
 	if err != nil {
 		return resident{}, err
 	}
-	m, err := settled(ctx, p)
+	m, err := settled(ctx, p, pause)
 	return m, errors.Join(err, p.stop())
 }
 
-const settleTime = 5 * time.Second
-
-func settled(ctx context.Context, p *program) (resident, error) {
+func settled(ctx context.Context, p *program, pause time.Duration) (resident, error) {
 	select {
-	case <-time.After(settleTime):
+	case <-time.After(pause):
 	case <-ctx.Done():
 		return resident{}, ctx.Err()
 	}
@@ -105,7 +103,7 @@ const inFlight = 48
 
 // park has people ask for consent until n turns wait for it, each in a thread of
 // its own, and returns the program's memory when all cards are posted.
-func (w *world) park(ctx context.Context, p *program, url string, n int) (parking, error) {
+func (w *world) park(ctx context.Context, p *program, url string, n int, pause time.Duration) (parking, error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return parking{}, err
@@ -150,6 +148,6 @@ func (w *world) park(ctx context.Context, p *program, url string, n int) (parkin
 		}
 	}
 	rate := float64(n-before) / time.Since(began).Seconds()
-	m, err := settled(ctx, p)
+	m, err := settled(ctx, p, pause)
 	return parking{m, rate}, err
 }

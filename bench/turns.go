@@ -33,12 +33,19 @@ func turns(ctx context.Context, w *world, n sizes, t *table) error {
 		return err
 	}
 	s := &samples{}
+	var trips times
 	for range n.rounds {
 		if err := w.round(ctx, url, n, s); err != nil {
 			return err
 		}
+		r, err := w.roundTrips(ctx, 20)
+		if err != nil {
+			return err
+		}
+		trips = append(trips, r...)
 	}
-	t.row("raw commit", ms(s.raw.all().median()), ms(s.raw.all().p95()), "1.0", "", fmt.Sprintf("%d samples, one beside each sample below", len(s.raw.all())))
+	t.row("raw commit", ms(s.raw.all().median()), ms(s.raw.all().p95()), "1.0", "", fmt.Sprintf("%d samples, one beside each of the next two groups", len(s.raw.all())))
+	t.times("round trip, nothing written", trips, s.raw.all(), 0)
 	t.head("Slack")
 	t.times("receive → acknowledged, socket", s.socket, s.raw.socket, 0)
 	t.times("receive → acknowledged, HTTP", s.http, s.raw.http, 0)

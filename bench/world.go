@@ -132,6 +132,19 @@ func (w *world) raw(ctx context.Context, n int) (times, error) {
 	return out, nil
 }
 
+// roundTrips asks Postgres n times for nothing.
+func (w *world) roundTrips(ctx context.Context, n int) (times, error) {
+	out := make(times, 0, n)
+	for range n {
+		began := time.Now()
+		if _, err := w.db.Exec(ctx, `SELECT $1::text`, sayPlain); err != nil {
+			return nil, fmt.Errorf("round trip: %w", err)
+		}
+		out = append(out, time.Since(began))
+	}
+	return out, nil
+}
+
 // channel makes a channel that nobody has posted to: Slack and the program allow
 // one post a second in each, and that is not what is measured.
 func (w *world) channel() string {
