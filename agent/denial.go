@@ -65,6 +65,10 @@ func (r *run) closeOpen(ctx context.Context, status CallStatus, why string) erro
 		if c.Status.Ended() {
 			continue
 		}
+		if c.Status == CallStarted { // by a process that died
+			r.unknown(c)
+			continue
+		}
 		if c.Approval != "" && r.work.Approvals[c.Approval].Status == ApprovalPending {
 			if err := r.Desk.Close(ctx, c.Approval, ApprovalCancelled, why); err != nil {
 				return err

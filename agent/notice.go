@@ -24,6 +24,8 @@ func notice(id TurnID, cause error) string {
 		what = "I ran out of time for this and stopped"
 	case errors.Is(cause, errLoop):
 		what = "I went round in circles with the same calls and stopped"
+	case errors.Is(cause, errBroken):
+		what = "I had to stop, because this went wrong several times in a row; an operator has to look at it"
 	case errors.Is(cause, errEmptyAnswer):
 		what = "The model returned an empty answer"
 	case errors.Is(cause, errFiltered):
@@ -49,6 +51,11 @@ func deniedNotice(c ToolCall) string {
 	return fmt.Sprintf("I stopped here, because %s %s (%s).", toolName(c.Tool), why, c.Turn)
 }
 
+func deafNotice(c ToolCall) string {
+	return fmt.Sprintf("%s did not stop when it had to, so I do not know whether it took effect. It will not run again by itself; please check by hand (%s, %s).",
+		c.Tool, c.Turn, c.ID)
+}
+
 func undeliverableNotice(tool string, id ApprovalID) string {
 	return fmt.Sprintf("%s was not executed, because the question whether it may run could not be shown here (%s).", tool, id)
 }
@@ -56,6 +63,7 @@ func undeliverableNotice(tool string, id ApprovalID) string {
 var (
 	errTurnTimeout = errors.New("turn ran out of time")
 	errLoop        = errors.New("the model repeats its calls")
+	errBroken      = errors.New("turn was interrupted too often")
 	errEmptyAnswer = errors.New("the model returned an empty answer")
 	errFiltered    = errors.New("the answer was withheld")
 )

@@ -234,10 +234,11 @@ func (r *run) question(c *ToolCall, j Judgement, pending int) bool {
 	return true
 }
 
-// refusedBefore finds a no or an expiry for the same tool and bytes in this turn.
+// refusedBefore finds a question about the same tool and bytes in this turn that
+// ended without a yes.
 func (r *run) refusedBefore(c *ToolCall) (Approval, bool) {
 	for _, e := range r.work.Calls {
-		if e.Tool == c.Tool && e.ArgsSHA256 == c.ArgsSHA256 && (e.Status == CallDenied || e.Status == CallExpired) && e.Approval != "" {
+		if e.Tool == c.Tool && e.ArgsSHA256 == c.ArgsSHA256 && (e.Status == CallDenied || e.Status == CallExpired || e.Status == CallUndeliverable) && e.Approval != "" {
 			return r.work.Approvals[e.Approval], true
 		}
 	}
@@ -257,7 +258,8 @@ func (r *run) audit(a AuditRecord, c *ToolCall) {
 	if c.Args != "" {
 		a.Args, _ = r.Mask.Object(c.Args)
 	}
-	a.Reason, _ = r.Mask.Text(Bound(Clean(a.Reason), 2000))
+	a.Tool = r.shown(a.Tool, 200) // a name may be the model's invention
+	a.Reason = r.shown(a.Reason, 2000)
 	r.step.Audit = append(r.step.Audit, a)
 }
 

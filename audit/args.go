@@ -3,7 +3,9 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/clawbot/clawbot/agent"
@@ -31,8 +33,12 @@ func stable(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		for k, e := range v {
-			out[clean(k)] = stable(e)
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			key := clean(k)
+			for _, taken := out[key]; taken; _, taken = out[key] { // two keys stay two
+				key += "\uFFFD"
+			}
+			out[key] = stable(v[k])
 		}
 		return out
 	case []any:
@@ -61,5 +67,5 @@ func encode(v any) (string, error) {
 	if err := enc.Encode(v); err != nil {
 		return "", err
 	}
-	return agent.Canonical(strings.TrimSuffix(b.String(), "\n"))
+	return agent.Recanonical(strings.TrimSuffix(b.String(), "\n"))
 }

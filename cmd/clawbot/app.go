@@ -167,19 +167,8 @@ func (a *app) policy() (*approval.Policy, error) {
 
 // toolbox is what exists: every tool that clawbot has is listed here.
 func (a *app) toolbox(db *store.DB) (*toolbox, error) {
-	protected := []string{a.DataDir}
-	if a.Env.Config != "" {
-		protected = append(protected, a.Env.Config)
-	}
-	cfg := tools.Config{
-		Workspace: a.Tools.Workspace,
-		Shell:     tools.Shell{Enabled: a.Tools.Shell.Enabled, Sandbox: a.Tools.Shell.Sandbox, Timeout: a.Tools.Shell.Timeout},
-		HTTPFetch: tools.HTTPFetch{Enabled: a.Tools.HTTPFetch.Enabled, AllowHosts: a.Tools.HTTPFetch.AllowHosts},
-		Protected: protected,
-	}
-	if errs := cfg.Validate(); len(errs) > 0 {
-		return nil, a.Locate(errs)
-	}
+	cfg := a.Tools
+	cfg.Protected = []string{a.DataDir, a.Env.Config} // a blank one is skipped
 	deps := tools.Deps{}
 	if db != nil {
 		deps = tools.Deps{Outbox: db, Jobs: db}

@@ -85,7 +85,6 @@ func TestKilledWhileTheModelThinks(t *testing.T) {
 	w.model.WaitRequests(t, 1)
 	w.slack.WaitIdle(t)
 	p.kill()
-	w.leasesOver()
 	w.serve()
 	w.slack.WaitText(t, "C0001", ask.TS, "Here I am again.")
 	w.settled()
@@ -108,7 +107,6 @@ func TestKilledWhileAToolRuns(t *testing.T) {
 	w.click("U0002", card, "Approve")
 	<-site.begun
 	p.kill()
-	w.leasesOver()
 	w.serve()
 	w.slack.WaitText(t, "C0001", ask.TS, "I do not know whether it took effect")
 	w.slack.WaitText(t, "C0001", ask.TS, "I cannot tell whether it worked.")
@@ -140,7 +138,6 @@ approval:
 	card := w.card(ask)
 	w.eventually("parked\n", `SELECT status FROM turns`)
 	p.kill()
-	w.leasesOver()
 	id, _ := card.Button("Approve")
 	w.must("approvals", "approve", id.Value)
 	if got := w.wroteFile("a.txt"); got != "" {
@@ -173,7 +170,6 @@ func TestKilledBeforeAPostIsNoted(t *testing.T) {
 			ask := w.ask("go on")
 			w.slack.WaitMessage(t, "C0001", ask.TS, slacktest.Message.FromBot)
 			p.kill()
-			w.leasesOver()
 			w.serve()
 			if name == "card" {
 				w.click("U0002", w.card(ask), "Approve")
@@ -291,7 +287,6 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			n, want := len(w.slack.Calls("")), dice.IntN(12)
 			w.waitFor("something happens", func() bool { clickOpen(); return len(w.slack.Calls(""))-n >= want })
 			p.kill()
-			w.leasesOver()
 			p = w.serve()
 		}
 	}

@@ -132,7 +132,7 @@ func (a *app) serve(ctx context.Context) error {
 			return nil
 		})
 	}
-	a.announce(listener.Addr(), db, time.Since(began))
+	a.announce(listener.Addr(), db, e.Owner, time.Since(began))
 	err = all(ctx, runs...)
 	a.log.Info("stopped")
 	return err
@@ -154,13 +154,13 @@ func (a *app) slack() (*slack.Adapter, error) {
 }
 
 // announce says what was started, where, and what is off and why.
-func (a *app) announce(addr net.Addr, db *database, took time.Duration) {
+func (a *app) announce(addr net.Addr, db *database, owner string, took time.Duration) {
 	a.log.Info("http listening", "addr", addr.String())
 	where := "DATABASE_URL"
 	if db.private != nil {
 		where = "embedded, in " + a.DataDir
 	}
-	a.log.Info("clawbot started", "version", version, "database", where, "model", a.Model.String(), "took", took.Round(time.Millisecond))
+	a.log.Info("clawbot started", "version", version, "database", where, "model", a.Model.String(), "owner", owner, "took", took.Round(time.Millisecond))
 	if a.SlackOn() {
 		a.log.Info("slack is on", "socket_mode", a.Env.SlackAppToken.Set(), "http_mode", a.Env.SlackSigningSecret.Set())
 	} else {

@@ -2,13 +2,12 @@ package settings
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/clawbot/clawbot/agent"
 	"github.com/clawbot/clawbot/approval"
+	"github.com/clawbot/clawbot/tools"
 )
 
 // File is the settings file. defaults has the values that count where the file
@@ -17,7 +16,7 @@ type File struct {
 	Agent    agent.Config    `yaml:"agent"`
 	Approval approval.Config `yaml:"approval"`
 	Channels Channels        `yaml:"channels"`
-	Tools    Tools           `yaml:"tools"`
+	Tools    tools.Config    `yaml:"tools"`
 	MCP      MCP             `yaml:"mcp"`
 	// ToolFilterGroups decide which MCP tools the model sees; they grant nothing.
 	ToolFilterGroups []FilterGroup `yaml:"tool_filter_groups"`
@@ -71,29 +70,6 @@ const (
 	TriggerAll     Trigger = "all"     // all where clawbot is a member
 )
 
-// Tools is the section `tools`.
-type Tools struct {
-	// Workspace is the directory that the file tools and the shell are confined to.
-	Workspace string    `yaml:"workspace"`
-	Shell     Shell     `yaml:"shell"`
-	HTTPFetch HTTPFetch `yaml:"http_fetch"`
-}
-
-// Shell is the section `tools.shell`.
-type Shell struct {
-	Enabled bool `yaml:"enabled"`
-	// Sandbox is auto (the strongest there is), landlock or none.
-	Sandbox string        `yaml:"sandbox"`
-	Timeout time.Duration `yaml:"timeout"`
-}
-
-// HTTPFetch is the section `tools.http_fetch`.
-type HTTPFetch struct {
-	Enabled bool `yaml:"enabled"`
-	// AllowHosts are fetched without asking.
-	AllowHosts []string `yaml:"allow_hosts"`
-}
-
 // MCP is the section `mcp`.
 type MCP struct {
 	// Deferred shows the model tool_search instead of all MCP tools.
@@ -126,11 +102,7 @@ func defaults() File {
 			},
 			Discord: Discord{Trigger: TriggerMention},
 		},
-		Tools: Tools{
-			Workspace: "./workspace",
-			Shell:     Shell{Sandbox: "auto", Timeout: time.Minute},
-			HTTPFetch: HTTPFetch{Enabled: true},
-		},
+		Tools: tools.DefaultConfig(),
 	}
 }
 
@@ -163,17 +135,6 @@ func (f File) validate() []error {
 	blank("channels.discord.allow.users", discord.Users)
 	blank("channels.discord.allow.channels", discord.Channels)
 	blank("channels.discord.allow.categories", discord.Categories)
-
-	if strings.TrimSpace(f.Tools.Workspace) == "" {
-		wrong("tools.workspace", "it is blank; write a directory such as ./workspace")
-	}
-	if !slices.Contains([]string{"auto", "landlock", "none"}, f.Tools.Shell.Sandbox) {
-		wrong("tools.shell.sandbox", "%q is unknown; write auto, landlock or none", f.Tools.Shell.Sandbox)
-	}
-	if f.Tools.Shell.Timeout <= 0 {
-		wrong("tools.shell.timeout", "%s leaves no time; write a duration above zero such as 60s", f.Tools.Shell.Timeout)
-	}
-	blank("tools.http_fetch.allow_hosts", f.Tools.HTTPFetch.AllowHosts)
 
 	for name, server := range f.MCP.Servers {
 		path := "mcp.servers." + name

@@ -190,29 +190,6 @@ tool_filter_groups:
 	}
 }
 
-// Mistakes that another package finds get their place as well.
-func TestLocate(t *testing.T) {
-	s, err := load(t, "tools:\n  shell: { timeout: 2h }\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Locate(nil); err != nil {
-		t.Error(err)
-	}
-	err = s.Locate([]error{
-		errors.New("tools.shell.timeout is 2h0m0s: write less"),
-		&agent.ConfigError{Path: "tools.http_fetch.allow_hosts[3]", Msg: "no host"},
-		errors.New("something else"),
-	})
-	got := regexp.MustCompile(`(?m)^.*/clawbot\.yaml`).ReplaceAllString(errorText(err), "clawbot.yaml")
-	want := `clawbot.yaml: something else
-clawbot.yaml:2:3: tools.http_fetch.allow_hosts[3]: no host
-clawbot.yaml:2:21: tools.shell.timeout: is 2h0m0s: write less`
-	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}
-
 func TestUnknownExclusions(t *testing.T) {
 	s := Settings{File: defaults()}
 	s.Agent.ExcludedTools = []string{"SHELL", "shel"}
