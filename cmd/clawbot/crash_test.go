@@ -21,9 +21,10 @@ import (
 type site struct {
 	addr    string
 	hits    atomic.Int32
-	begun   chan string   // receives the path of each request
-	release chan struct{} // requests under /held wait for it
-	perPath sync.Map      // path to *atomic.Int32
+	begun   chan string                                       // receives the path of each request
+	release chan struct{}                                     // requests under /held wait for it
+	perPath sync.Map                                          // path to *atomic.Int32
+	serve   func(w http.ResponseWriter, r *http.Request) bool // answers before anything else, if it can
 }
 
 func newSite(t *testing.T) *site {
@@ -38,6 +39,9 @@ func newSite(t *testing.T) *site {
 		n, _ := s.perPath.LoadOrStore(r.URL.Path, new(atomic.Int32))
 		n.(*atomic.Int32).Add(1)
 		s.begun <- r.URL.Path
+		if s.serve != nil && s.serve(w, r) {
+			return
+		}
 		if strings.HasPrefix(r.URL.Path, "/held") {
 			select {
 			case <-s.release:

@@ -69,21 +69,21 @@ func (e *engine) run(ctx context.Context) error {
 // all runs each function until the first fails or ctx ends, then ends the others
 // and waits for them. It returns the first error.
 func all(ctx context.Context, runs ...func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var wg sync.WaitGroup
+	var once sync.Once
+	var first error
 	for _, run := range runs {
 		wg.Go(func() {
-			if err := run(ctx); err != nil {
-				cancel(err)
+			if err := run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				once.Do(func() { first = err })
+				cancel()
 			}
 		})
 	}
 	wg.Wait()
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	return first
 }
 
 // serve runs every channel that is configured.
