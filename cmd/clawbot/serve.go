@@ -140,11 +140,7 @@ func (a *app) serve(ctx context.Context) error {
 
 // slack makes the Slack adapter from the settings.
 func (a *app) slack() (*slack.Adapter, error) {
-	cfg := slack.DefaultConfig()
-	c := a.Channels.Slack
-	cfg.Allow = slack.Allow{Users: c.Allow.Users, Channels: c.Allow.Channels, Guests: c.Allow.Guests, External: c.Allow.External}
-	cfg.Trigger = string(c.Trigger)
-	cfg.ApprovalChannel = c.ApprovalChannel
+	cfg := a.Channels.Slack
 	cfg.APIURL = a.Env.SlackAPIURL
 	cfg.Secrets = slack.Secrets{
 		BotToken: a.Env.SlackBotToken.Reveal(), AppToken: a.Env.SlackAppToken.Reveal(), SigningSecret: a.Env.SlackSigningSecret.Reveal(),
