@@ -38,7 +38,7 @@ func (a *app) newEngine(db *store.DB, channels []agent.Channel, directories map[
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range a.UnknownExclusions(names(box.list)) {
+	for _, name := range a.UnknownExclusions(names(box.Tools())) {
 		a.log.Warn("agent.excluded_tools names a tool that does not exist", "tool", name)
 	}
 	bell := agent.NewBell()
