@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -103,13 +102,7 @@ func (m *Masker) Object(canonical string) (string, int) {
 		return m.Text(canonical)
 	}
 	n := 0
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(m.value("", v, &n)); err != nil {
-		return Mask, 1
-	}
-	out, err := Canonical(strings.TrimSuffix(b.String(), "\n"))
+	out, err := CanonicalOf(m.value("", v, &n))
 	if err != nil {
 		return Mask, 1
 	}

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -24,7 +23,7 @@ func StableArgs(canonical string) (string, error) {
 	if err := dec.Decode(&v); err != nil {
 		return "", err
 	}
-	return encode(stable(v))
+	return agent.CanonicalOf(stable(v))
 }
 
 func stable(v any) any {
@@ -32,7 +31,7 @@ func stable(v any) any {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, e := range v {
-			out[clean(k)] = stable(e)
+			out[agent.Clean(k)] = stable(e)
 		}
 		return out
 	case []any:
@@ -41,7 +40,7 @@ func stable(v any) any {
 		}
 		return v
 	case string:
-		return clean(v)
+		return agent.Clean(v)
 	case json.Number:
 		n := v.String()
 		if !plainNumber.MatchString(n) || strings.HasPrefix(n, "-0") && strings.Trim(n, "-0.") == "" {
@@ -50,16 +49,4 @@ func stable(v any) any {
 		return v
 	}
 	return v
-}
-
-func clean(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }
-
-func encode(v any) (string, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return "", err
-	}
-	return agent.Canonical(strings.TrimSuffix(b.String(), "\n"))
 }

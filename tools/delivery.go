@@ -60,11 +60,7 @@ func (*Toolbox) Fill(tool agent.Tool, args []byte, origin agent.Origin) (filledA
 	if len(filled) == 0 {
 		return []byte(canonical), nil, nil
 	}
-	out, err := json.Marshal(object)
-	if err != nil {
-		return nil, nil, err
-	}
-	canonical, err = agent.Canonical(string(out))
+	canonical, err = agent.CanonicalOf(object)
 	if err != nil {
 		return nil, nil, err
 	}

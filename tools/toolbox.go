@@ -1,8 +1,6 @@
 package tools
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -51,12 +49,6 @@ func (b *Toolbox) Tools() []agent.Tool { return b.list }
 // Definition implements agent.Toolbox. It hashes what people trust a tool by:
 // its name, description, schema and owner.
 func (*Toolbox) Definition(t agent.Tool) string {
-	h := sha256.New()
-	for _, part := range []string{t.Name, t.Description, string(t.Schema), t.Owner} {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
-		h.Write(n[:])
-		h.Write([]byte(part))
-	}
-	return hex.EncodeToString(h.Sum(nil))
+	sum := agent.HashParts(t.Name, t.Description, string(t.Schema), t.Owner)
+	return hex.EncodeToString(sum[:])
 }
