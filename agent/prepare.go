@@ -180,11 +180,7 @@ func clearMarker(args string, tool Tool) (string, error) {
 			delete(members, name)
 		}
 	}
-	out, err := json.Marshal(members)
-	if err != nil {
-		return "", err
-	}
-	return Canonical(string(out))
+	return CanonicalOf(members)
 }
 
 // question asks people about a call, or settles it if nobody can be asked. It

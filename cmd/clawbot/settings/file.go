@@ -7,6 +7,7 @@ import (
 
 	"github.com/clawbot/clawbot/agent"
 	"github.com/clawbot/clawbot/approval"
+	"github.com/clawbot/clawbot/channels/slack"
 	"github.com/clawbot/clawbot/tools"
 )
 
@@ -24,32 +25,14 @@ type File struct {
 
 // Channels is the section `channels`.
 type Channels struct {
-	Slack   Slack   `yaml:"slack"`
-	Discord Discord `yaml:"discord"`
-}
-
-// Slack is the section `channels.slack`.
-type Slack struct {
-	Allow SlackAllow `yaml:"allow"`
-	// Trigger says which messages outside of direct messages start a turn.
-	Trigger Trigger `yaml:"trigger"`
-	// ApprovalChannel is the id of a channel for all cards; empty is the thread
-	// that asked.
-	ApprovalChannel string `yaml:"approval_channel"`
-}
-
-// SlackAllow is who may speak to clawbot on Slack.
-type SlackAllow struct {
-	Users    []string `yaml:"users"`    // ids; "*" is every member of the workspace
-	Channels []string `yaml:"channels"` // ids; "*" is every channel
-	Guests   bool     `yaml:"guests"`
-	External bool     `yaml:"external"` // people of other organisations in shared channels
+	Slack   slack.Config `yaml:"slack"`
+	Discord Discord      `yaml:"discord"`
 }
 
 // Discord is the section `channels.discord`.
 type Discord struct {
 	Allow   DiscordAllow `yaml:"allow"`
-	Trigger Trigger      `yaml:"trigger"`
+	Trigger string       `yaml:"trigger"` // mention or all
 }
 
 // DiscordAllow is who may speak to clawbot on Discord, by ids. The first three
@@ -61,14 +44,6 @@ type DiscordAllow struct {
 	Channels   []string `yaml:"channels"`
 	Categories []string `yaml:"categories"`
 }
-
-// Trigger says which messages start a turn.
-type Trigger string
-
-const (
-	TriggerMention Trigger = "mention" // those that mention clawbot
-	TriggerAll     Trigger = "all"     // all where clawbot is a member
-)
 
 // MCP is the section `mcp`.
 type MCP struct {
@@ -96,11 +71,8 @@ func defaults() File {
 		Agent:    agent.DefaultConfig(),
 		Approval: approval.DefaultConfig(),
 		Channels: Channels{
-			Slack: Slack{
-				Allow:   SlackAllow{Users: []string{"*"}, Channels: []string{"*"}},
-				Trigger: TriggerMention,
-			},
-			Discord: Discord{Trigger: TriggerMention},
+			Slack:   slack.DefaultConfig(),
+			Discord: Discord{Trigger: "mention"},
 		},
 		Tools: tools.DefaultConfig(),
 	}
@@ -113,12 +85,9 @@ func (f File) validate() []error {
 	wrong := func(path, format string, args ...any) {
 		errs = append(errs, &agent.ConfigError{Path: path, Msg: fmt.Sprintf(format, args...)})
 	}
-	for path, t := range map[string]Trigger{
-		"channels.slack.trigger": f.Channels.Slack.Trigger, "channels.discord.trigger": f.Channels.Discord.Trigger,
-	} {
-		if t != TriggerMention && t != TriggerAll {
-			wrong(path, "%q is unknown; write mention or all", t)
-		}
+	discord := f.Channels.Discord
+	if t := discord.Trigger; t != "mention" && t != "all" {
+		wrong("channels.discord.trigger", "%q is unknown; write mention or all", t)
 	}
 	blank := func(path string, list []string) {
 		for i, s := range list {
@@ -127,14 +96,11 @@ func (f File) validate() []error {
 			}
 		}
 	}
-	slack, discord := f.Channels.Slack.Allow, f.Channels.Discord.Allow
-	blank("channels.slack.allow.users", slack.Users)
-	blank("channels.slack.allow.channels", slack.Channels)
-	blank("channels.discord.allow.guilds", discord.Guilds)
-	blank("channels.discord.allow.roles", discord.Roles)
-	blank("channels.discord.allow.users", discord.Users)
-	blank("channels.discord.allow.channels", discord.Channels)
-	blank("channels.discord.allow.categories", discord.Categories)
+	blank("channels.discord.allow.guilds", discord.Allow.Guilds)
+	blank("channels.discord.allow.roles", discord.Allow.Roles)
+	blank("channels.discord.allow.users", discord.Allow.Users)
+	blank("channels.discord.allow.channels", discord.Allow.Channels)
+	blank("channels.discord.allow.categories", discord.Allow.Categories)
 
 	for name, server := range f.MCP.Servers {
 		path := "mcp.servers." + name

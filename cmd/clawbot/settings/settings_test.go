@@ -135,12 +135,13 @@ approval: { reminder: 1m, default: allow, approvers: { users: ["web:ann"], reque
 channels: { discord: { allow: { guilds: ["9"] } } }
 mcp: { deferred: true }
 tool_filter_groups: [{ mode: always, tools: ["a__*"] }]
-`, append(discordOn, "SLACK_SIGNING_SECRET", "x")...)
+`, append(discordOn, "SLACK_SIGNING_SECRET", "x", "OTEL_EXPORTER_OTLP_ENDPOINT", "http://x:4318")...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
 		"DISCORD_BOT_TOKEN: the Discord channel is not available in this version; nothing connects to Discord",
+		"OTEL_EXPORTER_OTLP_ENDPOINT: traces and metrics are not available in this version; nothing is sent",
 		"SLACK_SIGNING_SECRET: it has no effect without SLACK_BOT_TOKEN; Slack is off",
 		"agent.tool_protocol: the text protocol is not available in this version; native is used",
 		"agent.tool_receipts: tool receipts are not available in this version; results carry none",
