@@ -52,10 +52,9 @@ func dedicated(t testing.TB, place func() string, settings map[string]string) *D
 		t.Fatalf("pgtest: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(pgserver.Discard(filepath.Join(dir, dataDir)), os.RemoveAll(dir)); err != nil {
+		if err := errors.Join(remove(context.Background(), dir), lock.Close()); err != nil {
 			t.Errorf("pgtest: %v", err)
 		}
-		lock.Close()
 	})
 	s := &DedicatedServer{Server: serverIn(dir), t: t}
 	s.disposable = true
@@ -78,7 +77,7 @@ func (i installation) claimDir(ctx context.Context) (string, *os.File, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	door, err := lockFile(filepath.Join(home, guardLock), unix.LOCK_EX)
+	door, err := awaitLock(ctx, filepath.Join(home, guardLock))
 	if err != nil {
 		return "", nil, err
 	}
@@ -90,7 +89,7 @@ func (i installation) claimDir(ctx context.Context) (string, *os.File, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	lock, err := lockFile(filepath.Join(dir, guardLock), unix.LOCK_EX|unix.LOCK_NB)
+	lock, err := pgserver.Lock(filepath.Join(dir, guardLock), unix.LOCK_EX)
 	return dir, lock, err
 }
 
@@ -123,9 +122,13 @@ func (s *DedicatedServer) Start() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	proc, err := pgserver.Start(ctx, s.cfg)
+	lock, _, err := pgserver.Claim(ctx, s.cfg.Dir, filepath.Join(filepath.Dir(s.cfg.Dir), runLock))
 	if err != nil {
 		s.t.Fatalf("pgtest: %v", err)
 	}
-	s.proc = proc
+	defer lock.Close() // the server has it by then
+	s.cfg.Lock = lock
+	if s.proc, err = pgserver.Start(ctx, s.cfg); err != nil {
+		s.t.Fatalf("pgtest: %v", err)
+	}
 }
