@@ -89,7 +89,7 @@ func Outcome(a agent.Approval) string {
 	at := a.DecidedAt.UTC().Format("2006-01-02 15:04:05 MST")
 	by := agent.VisibleLine(a.DecidedBy.String())
 	if a.DecidedByName != "" {
-		by = agent.VisibleLine(a.DecidedByName) + " (" + by + ")"
+		by = agent.VisibleLine(agent.Bound(a.DecidedByName, 100)) + " (" + by + ")"
 	}
 	if n := len(a.Votes); a.Status == agent.ApprovalApproved && n > 1 {
 		others := make([]string, 0, n)
@@ -129,7 +129,9 @@ func happened(a agent.Approval) string {
 	case agent.CallStarted:
 		return "It is running"
 	case agent.CallApproved:
-		return "It will run now"
+		return "It will run in its turn"
+	case agent.CallBlocked:
+		return "It was not executed, because it was no longer allowed when its turn came"
 	}
 	return "It was not executed"
 }

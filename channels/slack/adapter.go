@@ -73,7 +73,7 @@ const (
 
 // New checks the settings and makes an adapter. It does not use the network.
 func New(cfg Config) (*Adapter, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()

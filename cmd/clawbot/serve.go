@@ -38,7 +38,7 @@ func (a *app) newEngine(db *store.DB, channels []agent.Channel, directories map[
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range a.UnknownExclusions(names(box.list)) {
+	for _, name := range a.UnknownExclusions(names(box.Tools())) {
 		a.log.Warn("agent.excluded_tools names a tool that does not exist", "tool", name)
 	}
 	bell := agent.NewBell()
@@ -46,7 +46,7 @@ func (a *app) newEngine(db *store.DB, channels []agent.Channel, directories map[
 	return &engine{
 		Engine: agent.NewEngine(agent.Parts{
 			Config: a.Agent, Store: db, Model: model, Gate: policy, Desk: desk, Toolbox: box, Channels: channels,
-			Mask: a.mask, Bell: bell, Log: a.log,
+			AfterDenial: agent.AfterDenial(a.Approval.DenialPolicy), Mask: a.mask, Bell: bell, Log: a.log,
 			Owner: agent.NewID[string]("run", time.Now()), Lease: lease, Grace: grace,
 		}),
 		desk: desk, db: db, app: a,
@@ -140,11 +140,7 @@ func (a *app) serve(ctx context.Context) error {
 
 // slack makes the Slack adapter from the settings.
 func (a *app) slack() (*slack.Adapter, error) {
-	cfg := slack.DefaultConfig()
-	c := a.Channels.Slack
-	cfg.Allow = slack.Allow{Users: c.Allow.Users, Channels: c.Allow.Channels, Guests: c.Allow.Guests, External: c.Allow.External}
-	cfg.Trigger = string(c.Trigger)
-	cfg.ApprovalChannel = c.ApprovalChannel
+	cfg := a.Channels.Slack
 	cfg.APIURL = a.Env.SlackAPIURL
 	cfg.Secrets = slack.Secrets{
 		BotToken: a.Env.SlackBotToken.Reveal(), AppToken: a.Env.SlackAppToken.Reveal(), SigningSecret: a.Env.SlackSigningSecret.Reveal(),
