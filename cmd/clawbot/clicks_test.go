@@ -248,7 +248,7 @@ func TestExpiryWhileDown(t *testing.T) {
 	p := w.serve()
 	ask := w.ask("write it")
 	card := w.card(ask)
-	w.eventually("parked\n", `SELECT status FROM turns`)
+	w.eventually("parked true\n", `SELECT t.status, a.card_ref <> '' FROM turns t, approvals a`)
 	p.kill()
 	w.exec(`UPDATE approvals SET asked_at = asked_at - interval '1 hour', deadline = deadline - interval '1 hour'`)
 	w.serve()
