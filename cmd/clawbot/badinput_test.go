@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clawbot/clawbot/channels/slack/slacktest"
 	"github.com/clawbot/clawbot/model/modeltest"
@@ -40,7 +41,7 @@ var hostile = map[string]string{
 // answer pings, hides an address or breaks. The fake Slack checks each call.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, approverYAML)
+	w := newWorld(t, approverYAML, slacktest.WithAckTimeout(10*time.Second)) // so much at once takes long under the race detector
 	for name, text := range hostile {
 		w.model.Each("echo "+name+".", modeltest.Text("The answer to "+name+":\n"+text))
 		w.model.Each("call "+name+".",
