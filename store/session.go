@@ -184,7 +184,7 @@ func beginTurn(ctx context.Context, tx pgx.Tx, w *agent.Work) error {
 
 // Renew implements agent.Store.
 func (db *DB) Renew(ctx context.Context, owner string, ids []agent.SessionID) ([]agent.SessionID, error) {
-	rows, err := db.pool.Query(ctx, `UPDATE sessions SET leased_until = now() + $3
+	rows, err := db.renew.Query(ctx, `UPDATE sessions SET leased_until = now() + $3
 		WHERE id = ANY ($1) AND lease_owner = $2 RETURNING id`, ids, owner, db.lease)
 	if err != nil {
 		return nil, tidy(err)
