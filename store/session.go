@@ -208,7 +208,7 @@ func beginTurn(ctx context.Context, tx pgx.Tx, w *agent.Work) error {
 
 // Renew implements agent.Store.
 func (db *DB) Renew(ctx context.Context, owner string, ids []agent.SessionID) (kept, stopped []agent.SessionID, err error) {
-	rows, err := db.pool.Query(ctx, `UPDATE sessions s SET leased_until = now() + $3
+	rows, err := db.renew.Query(ctx, `UPDATE sessions s SET leased_until = now() + $3
 		WHERE id = ANY ($1) AND lease_owner = $2
 		RETURNING id, EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.id AND t.status = 'running' AND t.stopped_by IS NOT NULL)`, ids, owner, db.lease)
 	if err != nil {
