@@ -25,10 +25,16 @@ const (
 // them to a float would run something else than was asked. Text that is no
 // single object, repeats a key, is not valid UTF-8, or passes the limits above is refused.
 func Canonical(raw string) (string, error) {
-	switch {
-	case len(raw) > MaxArgsBytes:
+	if len(raw) > MaxArgsBytes {
 		return "", fmt.Errorf("arguments have %d bytes, at most %d are allowed", len(raw), MaxArgsBytes)
-	case !utf8.ValidString(raw):
+	}
+	return Recanonical(raw)
+}
+
+// Recanonical is Canonical for a copy of arguments, which may have become larger
+// than arguments may be: masked, or as a database writes them.
+func Recanonical(raw string) (string, error) {
+	if !utf8.ValidString(raw) {
 		return "", errors.New("arguments are not valid UTF-8")
 	}
 	dec := json.NewDecoder(strings.NewReader(raw))

@@ -3,6 +3,8 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,20 +17,46 @@ const Mask = "[masked]"
 // secretWords name a secret when they are a word of a key.
 var secretWords = []string{"authorization", "token", "apikey", "password", "passwd", "passphrase", "secret", "credential", "credentials", "cookie", "bearer"}
 
-// secretShapes find secrets in text. Where a shape has a group, only the group is
-// masked.
-var secretShapes = []*regexp.Regexp{
-	regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`),
-	regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})`),
-	regexp.MustCompile(`(?i)\b(?:[a-z0-9_-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|credential|authorization|cookie))["']?\s*[=:]\s*["']?([^\s"'&,;]{4,})`),
-	regexp.MustCompile(`(?i)--?(?:password|passwd|passphrase|secret|token|api[_-]?key)[ =]["']?([^\s"']{4,})`),
-	regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{8,}`),
-	regexp.MustCompile(`\bxapp-[A-Za-z0-9-]{8,}`),
-	regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{16,}`),
-	regexp.MustCompile(`\b(?:ghp|gho|ghu|ghs|ghr|github_pat|glpat)[_-][A-Za-z0-9_]{16,}`),
-	regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`),
-	regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
-	regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@]*:([^\s/@]+)@`),
+// secretShape finds secrets in text. Where the pattern has a group, only the group
+// is masked.
+type secretShape struct {
+	pattern *regexp.Regexp
+	// signs are the lower-case words one of which is in every text that the
+	// pattern matches; looking for them first spares most texts the pattern.
+	signs []string
+}
+
+// secretValue is what may stand behind the name of a secret. It ends where a shell
+// would begin something new, and no pattern reaches over a line's end: what can
+// run must never hide behind a mask.
+const secretValue = "[^\\s\"'&,;|$`()<>]"
+
+// secretName is how such a name is written.
+const secretName = `(?:password|passwd|passphrase|secret|token|api[_-]?key|credential|authorization|cookie)`
+
+var nameSigns = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "api_key", "api-key", "credential", "authorization", "cookie"}
+
+// secretShapes are tried in this order.
+var secretShapes = []secretShape{
+	{regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----(?:\s|\\[nr])*` +
+		`(?:(?:Proc-Type|DEK-Info): [A-Za-z0-9,-]*(?:\s|\\[nr])*)*` +
+		`(?:[A-Za-z0-9+/=]{40,}(?:\s|\\[nr])*)*` +
+		`(?:[A-Za-z0-9+/=]*(?:\s|\\[nr])*-----END [A-Z ]*PRIVATE KEY-----)?`), []string{"private key-----"}},
+	{regexp.MustCompile(`(?i)\b(?:bearer|basic)[ \t]+([A-Za-z0-9._~+/=-]{8,})`), []string{"bearer", "basic"}},
+	// A shell reads "TOKEN= word" as a command, so white space may follow a = only
+	// where it comes before it too.
+	{regexp.MustCompile(`(?i)\b[a-z0-9_-]*` + secretName + `["']?(?:[ \t]*:[ \t]*|[ \t]+=[ \t]*|=)["']?(` + secretValue + `{4,})`), nameSigns},
+	// Without -secret, which is a row of options to a shell: the next word runs.
+	{regexp.MustCompile(`(?i)(?:--` + secretName + `|\B-(?:password|passwd|passphrase|token|api[_-]?key))[ \t]+["']?(` + secretValue + `{4,})`), nameSigns},
+	{regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{8,}`), []string{"xox"}},
+	{regexp.MustCompile(`\bxapp-[A-Za-z0-9-]{8,}`), []string{"xapp-"}},
+	{regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{16,}`), []string{"sk-"}},
+	{regexp.MustCompile(`\b(?:ghp|gho|ghu|ghs|ghr|github_pat|glpat)[_-][A-Za-z0-9_]{16,}`), []string{"ghp", "gho", "ghu", "ghs", "ghr", "github_pat", "glpat"}},
+	{regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`), []string{"akia", "asia"}},
+	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), []string{"eyj"}},
+	// The password of an address. It ends before ? and #, behind which an @ is no
+	// part of the host.
+	{regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@?#]*:([^\s/@?#"'&;|$` + "`" + `()<>\\]+)@`), []string{"://"}},
 }
 
 // Masker hides secrets in what is shown and recorded. What runs never passes it.
@@ -54,16 +82,27 @@ func NewMasker(known ...string) *Masker {
 
 // Text returns s with secrets masked, and how many were.
 func (m *Masker) Text(s string) (string, int) {
-	n := 0
-	if m != nil {
-		for _, k := range m.known {
-			if c := strings.Count(s, k); c > 0 {
-				s, n = strings.ReplaceAll(s, k, Mask), n+c
-			}
+	s, n := m.Known(s)
+	lower := strings.ToLower(s)
+	for _, shape := range secretShapes {
+		if slices.ContainsFunc(shape.signs, func(sign string) bool { return strings.Contains(lower, sign) }) {
+			s = replaceShape(shape.pattern, s, &n)
 		}
 	}
-	for _, re := range secretShapes {
-		s = replaceShape(re, s, &n)
+	return s, n
+}
+
+// Known returns s with the given values masked, those that NewMasker got, and how
+// many were.
+func (m *Masker) Known(s string) (string, int) {
+	n := 0
+	if m == nil {
+		return s, n
+	}
+	for _, k := range m.known {
+		if c := strings.Count(s, k); c > 0 {
+			s, n = strings.ReplaceAll(s, k, Mask), n+c
+		}
 	}
 	return s, n
 }
@@ -92,6 +131,9 @@ func replaceShape(re *regexp.Regexp, s string, n *int) string {
 	return out.String()
 }
 
+// maskedObject stands for an object that cannot be shown.
+const maskedObject = `{"…":"` + Mask + `"}`
+
 // Object returns a canonical JSON object with secrets masked in its values, by
 // key name and by shape, and how many were. Text that is no JSON object is
 // treated as text.
@@ -107,11 +149,11 @@ func (m *Masker) Object(canonical string) (string, int) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(m.value("", v, &n)); err != nil {
-		return Mask, 1
+		return maskedObject, 1
 	}
-	out, err := Canonical(strings.TrimSuffix(b.String(), "\n"))
+	out, err := Recanonical(b.String()) // masked it may be larger than arguments may be
 	if err != nil {
-		return Mask, 1
+		return maskedObject, 1
 	}
 	return out, n
 }
@@ -120,10 +162,20 @@ func (m *Masker) value(key string, v any, n *int) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		for k, e := range v {
+		for _, k := range slices.Sorted(maps.Keys(v)) {
 			shown, c := m.Text(k)
 			*n += c
-			out[shown] = m.value(k, e, n)
+			for base, i := shown, 2; ; i++ { // two keys may look the same now
+				if _, there := out[shown]; !there {
+					break
+				}
+				shown = fmt.Sprintf("%s (%d)", base, i)
+			}
+			under := k
+			if SecretKey(key) { // everything below a secret's name is the secret
+				under = key
+			}
+			out[shown] = m.value(under, v[k], n)
 		}
 		return out
 	case []any:

@@ -61,5 +61,5 @@ func encode(v any) (string, error) {
 	if err := enc.Encode(v); err != nil {
 		return "", err
 	}
-	return agent.Canonical(strings.TrimSuffix(b.String(), "\n"))
+	return agent.Recanonical(strings.TrimSuffix(b.String(), "\n"))
 }
