@@ -165,7 +165,7 @@ func (r *run) settle(c *ToolCall, status CallStatus, output, errText string) {
 	ran := c.Status == CallStarted
 	c.Status, c.Output, c.Error = status, output, errText
 	r.step.Calls = append(r.step.Calls, *c)
-	shownOut, shownErr := Bound(output, 2000), Bound(errText, 2000)
+	shownOut, shownErr := r.Mask.Bounded(output, 2000), r.Mask.Bounded(errText, 2000)
 	success := strconv.FormatBool(status == CallSucceeded)
 	if ran {
 		ms := strconv.FormatInt(c.Latency.Milliseconds(), 10)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Mask is what stands in place of a secret. It keeps no character of it.
@@ -90,6 +91,34 @@ func (m *Masker) Text(s string) (string, int) {
 		}
 	}
 	return s, n
+}
+
+// maskedAround is how much of a long text is masked beside what is kept of it.
+// It is more than any secret that has a shape.
+const maskedAround = 16_384
+
+// Bounded is Bound of the masked text. Masking comes first, because a secret that
+// is cut in two is not recognised any more; of a long text only what is near to
+// what stays is masked.
+func (m *Masker) Bounded(s string, limit int) string {
+	if limit > 0 && len(s) > 2*maskedAround+4*limit {
+		head, _ := m.Text(s[:runeStart(s, maskedAround+2*limit)])
+		tail, _ := m.Text(s[runeStart(s, len(s)-maskedAround-2*limit):])
+		n := utf8.RuneCountInString(s)
+		front, back := limit-limit/3, limit/3
+		return fmt.Sprintf("%s\n[… %d characters left out …]\n%s",
+			head[:runeOffset(head, front)], max(0, n-front-back), tail[runeOffset(tail, max(0, utf8.RuneCountInString(tail)-back)):])
+	}
+	s, _ = m.Text(s)
+	return Bound(s, limit)
+}
+
+// runeStart moves i back to where a character begins.
+func runeStart(s string, i int) int {
+	for i > 0 && i < len(s) && !utf8.RuneStart(s[i]) {
+		i--
+	}
+	return i
 }
 
 // Known returns s with the given values masked, those that NewMasker got, and how

@@ -86,3 +86,29 @@ func TestMaskedCopyOfLargeArguments(t *testing.T) {
 		t.Fatalf("%d masked, %v: %.100s", n, err, shown)
 	}
 }
+
+// A secret that would be cut in two is still masked, wherever it stands and
+// however long the text is.
+func TestMaskBeforeBounding(t *testing.T) {
+	const secret, limit = "canary-0123456789-abcdefghij", 2000
+	m := NewMasker(secret)
+	for _, size := range []int{limit, 3 * limit, 60_000, 500_000} {
+		for _, around := range []int{limit * 2 / 3, size - limit/3} {
+			for at := max(0, around-len(secret)); at <= min(around, size); at++ {
+				text := strings.Repeat("é", at) + secret + strings.Repeat(".", size-at)
+				got := m.Bounded(text, limit)
+				for i := range len(secret) - 6 {
+					if strings.Contains(got, secret[i:i+6]) {
+						t.Fatalf("size %d, secret at %d: %q of it is shown", size, at, secret[i:i+6])
+					}
+				}
+				if n := len([]rune(got)); n > limit+100 {
+					t.Fatalf("size %d: %d characters are left", size, n)
+				}
+			}
+		}
+	}
+	if got := m.Bounded("short", limit); got != "short" {
+		t.Errorf("a short text became %q", got)
+	}
+}

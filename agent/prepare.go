@@ -230,7 +230,8 @@ func (r *run) audit(a AuditRecord, c *ToolCall) {
 	if c.Args != "" {
 		a.Args, _ = r.Mask.Object(c.Args)
 	}
-	a.Reason, _ = r.Mask.Text(Bound(Clean(a.Reason), 2000))
+	a.Tool, _ = r.Mask.Text(a.Tool) // the model may write anything there
+	a.Reason = r.Mask.Bounded(Clean(a.Reason), 2000)
 	r.step.Audit = append(r.step.Audit, a)
 }
 

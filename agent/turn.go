@@ -191,8 +191,7 @@ func (r *run) post(text string) {
 
 func (r *run) event(typ string, call CallID, fields map[string]string) {
 	for k, v := range fields {
-		v, _ = r.Mask.Text(Clean(v))
-		fields[k] = Bound(v, 4000)
+		fields[k] = r.Mask.Bounded(Clean(v), 4000)
 	}
 	r.step.Events = append(r.step.Events, Event{Type: typ, Turn: r.work.Turn.ID, Call: call, Fields: fields})
 }
