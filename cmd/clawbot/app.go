@@ -171,6 +171,7 @@ func (a *app) toolbox(db *store.DB) (*toolbox, error) {
 	if a.Env.Config != "" {
 		protected = append(protected, a.Env.Config)
 	}
+	protected = append(protected, a.SecretFiles...)
 	cfg := tools.Config{
 		Workspace: a.Tools.Workspace,
 		Shell:     tools.Shell{Enabled: a.Tools.Shell.Enabled, Sandbox: a.Tools.Shell.Sandbox, Timeout: a.Tools.Shell.Timeout},

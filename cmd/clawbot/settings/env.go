@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -111,6 +112,18 @@ func Variables() map[string]bool {
 		names[name] = t.Field(i).Type == reflect.TypeFor[Secret]()
 	}
 	return names
+}
+
+// secretFiles returns the paths that the variables NAME_FILE name, sorted.
+func secretFiles(environ envconfig.Lookuper) []string {
+	var paths []string
+	for name, secret := range Variables() {
+		if path, set := environ.Lookup(name + "_FILE"); secret && set && strings.TrimSpace(path) != "" {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
 }
 
 // secretReader looks variables up: secrets also in files; a blank variable that
