@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -125,7 +126,7 @@ func (c *Channel) Run(ctx context.Context, in agent.Inlet) error {
 		if err != nil {
 			return ended(ctx, err)
 		}
-		c.ask(state)
+		asked := c.ask(ctx, in, state)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -136,7 +137,7 @@ func (c *Channel) Run(ctx context.Context, in agent.Inlet) error {
 				}
 				return ended(ctx, c.finish(ctx))
 			}
-			if err := c.take(ctx, in, n, agent.Clean(line)); err != nil {
+			if err := c.take(ctx, in, n, asked, agent.Clean(line)); err != nil {
 				return ended(ctx, err)
 			}
 		}
@@ -151,8 +152,9 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// take handles one line.
-func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, line string) error {
+// take handles one line. It is an answer to the question that the prompt named
+// and to no other, whatever has been opened or closed since.
+func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, asked agent.ApprovalID, line string) error {
 	text := strings.TrimSpace(line)
 	state, err := c.cfg.State(ctx, c.place())
 	if err != nil {
@@ -162,8 +164,14 @@ func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, line string) 
 	switch {
 	case text == "":
 		return nil
+	case asked != "" && slices.Contains(state.Open, asked):
+		return c.answer(ctx, in, asked, strings.ToLower(word), strings.TrimSpace(reason))
 	case len(state.Open) > 0:
-		return c.answer(ctx, in, state.Open[0], strings.ToLower(word), strings.TrimSpace(reason))
+		c.print("Another question is open by now and nothing was decided; please read it first.")
+		return nil
+	case asked != "" && isAnswer(strings.ToLower(word)):
+		c.print("The question is closed by now and nothing was decided.")
+		return nil
 	case isAnswer(strings.ToLower(text)):
 		c.print("No question is open.")
 		return nil
@@ -251,19 +259,29 @@ func (c *Channel) settled(ctx context.Context) (State, error) {
 	}
 }
 
-// ask writes the prompt.
-func (c *Channel) ask(s State) {
+// ask writes the prompt and returns the question that the next line answers. The
+// prompt names it: there may be several, and text above may look like a card.
+func (c *Channel) ask(ctx context.Context, in agent.Inlet, s State) (asked agent.ApprovalID) {
+	what := ""
+	if len(s.Open) > 0 {
+		asked = s.Open[0]
+		what = string(asked)
+		if card, err := in.Card(ctx, asked); err == nil {
+			what = fmt.Sprintf("%s (%s)", card.Tool, asked)
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case len(s.Open) > 0:
-		fmt.Fprint(c.cfg.Out, "Approve? [y]es, [n]o, [d]etails: ")
+	case asked != "":
+		fmt.Fprintf(c.cfg.Out, "Approve %s? [y]es, [n]o, [d]etails: ", what)
 		if c.cfg.Prompt == "" {
 			fmt.Fprintln(c.cfg.Out)
 		}
 	case c.cfg.Prompt != "":
 		fmt.Fprint(c.cfg.Out, c.cfg.Prompt)
 	}
+	return asked
 }
 
 func (c *Channel) print(format string, args ...any) {
