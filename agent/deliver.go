@@ -85,7 +85,8 @@ func (e *Engine) attempt(ctx context.Context, d Delivery) (Attempt, error) {
 		return e.attemptCard(ctx, ch, d)
 	}
 	a := Attempt{Parts: d.Parts}
-	parts := ch.Split(d.Text)
+	text, _ := e.Mask.Known(d.Text) // whatever the model got hold of, our own secrets stay here
+	parts := ch.Split(text)
 	for a.Parts < len(parts) {
 		key := DeliveryID(fmt.Sprintf("%s.%d", d.ID, a.Parts))
 		ref, err := ch.Post(ctx, d.Place, Post{Key: key, Text: parts[a.Parts], Unsure: d.Unsure && a.Parts == d.Parts})

@@ -127,6 +127,8 @@ func (r *run) start(ctx context.Context, tool Tool, c *ToolCall, reason string) 
 	result := invoke(ctx, tool, Invocation{
 		Session: t.Session, Turn: t.ID, Call: c.ID, Args: []byte(c.Args), Origin: t.Origin, Approved: c.Approval != ""})
 	c.Latency = time.Since(began)
+	result.Output, _ = r.Mask.Known(result.Output) // our own secrets are nothing for the model
+	result.Error, _ = r.Mask.Known(result.Error)
 	r.Bell.Ring() // it may have queued a message
 	status := CallFailed
 	switch {
