@@ -194,6 +194,9 @@ func readSecret(path string) (text, problem string) {
 // keyValueDSN recognises the other form of a Postgres address, "host=… user=…".
 var keyValueDSN = regexp.MustCompile(`^\s*[a-z_]+\s*=`)
 
+// dsnPassword finds the password in that form, in quotes or without.
+var dsnPassword = regexp.MustCompile(`(?:^|\s)password\s*=\s*('(?:[^'\\]|\\.)*'|\S+)`)
+
 // check finds what is wrong with single variables and their combinations, and
 // brings addresses into one form.
 func (e *Env) check(errs *Errors) {
@@ -360,6 +363,8 @@ func (e Env) Secrets() []string {
 			if password, has := u.User.Password(); has {
 				out = append(out, password)
 			}
+		} else if m := dsnPassword.FindStringSubmatch(s.Reveal()); m != nil && keyValueDSN.MatchString(s.Reveal()) {
+			out = append(out, strings.NewReplacer(`\'`, `'`, `\\`, `\`).Replace(strings.Trim(m[1], "'")))
 		}
 	}
 	return out
