@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	maxBody      = 1 << 20 // Slack sends much less; it is read before it is known who sends it
+	maxBody      = 8 << 20
 	maxSkew      = 5 * time.Minute
 	answerWithin = 2800 * time.Millisecond // Slack gives up after 3 s
 )
