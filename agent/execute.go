@@ -165,6 +165,8 @@ func (r *run) invoke(ctx context.Context, tool Tool, c *ToolCall) outcome {
 	began := time.Now()
 	result, stopped := invoke(ctx, r.Grace, tool, Invocation{
 		Session: t.Session, Turn: t.ID, Call: c.ID, Args: []byte(c.Args), Origin: t.Origin, Approved: c.Approval != ""})
+	result.Output, _ = r.Mask.Known(result.Output) // our own secrets are nothing for the model
+	result.Error, _ = r.Mask.Known(result.Error)
 	r.Bell.Ring() // it may have queued a message
 	return outcome{result, stopped, time.Since(began)}
 }

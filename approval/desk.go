@@ -117,8 +117,7 @@ const lookUpTimeout = 10 * time.Second
 
 // rule is the one decision function: every way in ends here.
 func (d *Desk) rule(a agent.Approval, now time.Time, c agent.Click, p agent.Person, unknown string) Ruling {
-	c.Reason, _ = d.mask.Text(agent.Bound(agent.Clean(c.Reason), 8000))
-	c.Reason = agent.Bound(c.Reason, 1000)
+	c.Reason = d.mask.Bounded(agent.Clean(c.Reason), 1000)
 	refuse := func(text string) Ruling {
 		return Ruling{
 			Status:  agent.ApprovalPending,
