@@ -45,10 +45,11 @@ type Approval struct {
 	Deadline      time.Time // by the database's clock
 	CardRef       string    // the platform's id of the card; empty until it is confirmed
 
-	Votes         []Vote
-	DecidedAt     time.Time
-	DecidedBy     Actor
-	DecidedByName string // untrusted text
+	Votes     []Vote
+	DecidedAt time.Time
+	DecidedBy Actor
+	// DecidedByName is how that person was called then; untrusted text.
+	DecidedByName string
 	Source        Source
 	Reason        string
 	// Backchannel is where the decision was made.

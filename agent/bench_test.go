@@ -37,6 +37,7 @@ type bench struct {
 	room     *room
 	ledger   *ledger
 	config   agent.Config
+	denial   agent.AfterDenial
 
 	store  *mortalStore // of the running engine
 	engine *agent.Engine
@@ -84,6 +85,10 @@ func (b *bench) configure(text string) {
 			b.config.MaxToolResultChars, err = strconv.Atoi(value)
 		case "turn_timeout":
 			b.config.TurnTimeout, err = time.ParseDuration(value)
+		case "after_denial":
+			b.denial = agent.AfterDenial(value)
+		case "ignore_loops_of":
+			b.config.LoopGuard.Ignore = append(b.config.LoopGuard.Ignore, value)
 		case "exclude":
 			b.config.ExcludedTools = append(b.config.ExcludedTools, value)
 		default:
@@ -144,7 +149,7 @@ func (b *bench) start() {
 	b.desk = approval.NewDesk(b.store, map[agent.ChannelName]approval.Directory{"slack": b.room}, mask, bell, log)
 	b.engine = agent.NewEngine(agent.Parts{
 		Config: b.config, Store: b.store, Model: b.model, Gate: b.policy, Desk: b.desk, Toolbox: b.ledger,
-		Channels: []agent.Channel{b.room}, Mask: mask, Bell: bell, Log: log,
+		Channels: []agent.Channel{b.room}, AfterDenial: b.denial, Mask: mask, Bell: bell, Log: log,
 		Owner: fmt.Sprintf("run-%d", b.runs), Lease: testLease, Grace: 200 * time.Millisecond,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

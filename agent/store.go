@@ -53,6 +53,7 @@ type Lease struct {
 	Revision int64
 	Owner    string
 	Wakes    int64 // how often the session had been woken when it was claimed
+	Claims   int   // how often it was claimed since it was last released, this time included
 }
 
 // Work is a claimed session: its open turn and what is known of it.
@@ -112,7 +113,8 @@ type Step struct {
 // Saved is what the database added to a step.
 type Saved struct {
 	// Deliveries of the step that the saver may send at once; it holds a lease on
-	// them. Others wait behind older ones of the session.
+	// them. It is the first at most, and none if older ones of the session wait:
+	// one that fails must not be overtaken by the next.
 	Deliveries []Delivery
 }
 

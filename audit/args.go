@@ -2,7 +2,9 @@ package audit
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/clawbot/clawbot/agent"
@@ -30,8 +32,12 @@ func stable(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		for k, e := range v {
-			out[agent.Clean(k)] = stable(e)
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			key := agent.Clean(k)
+			for _, taken := out[key]; taken; _, taken = out[key] { // two keys stay two
+				key += "\uFFFD"
+			}
+			out[key] = stable(v[k])
 		}
 		return out
 	case []any:

@@ -16,6 +16,7 @@ CREATE TABLE sessions (
     revision      bigint NOT NULL DEFAULT 0,
     lease_owner   text,
     leased_until  timestamptz,
+    claims        integer NOT NULL DEFAULT 0, -- since the last orderly release
     -- Heads of the session's append-only lists.
     message_seq   bigint NOT NULL DEFAULT 0,
     event_seq     bigint NOT NULL DEFAULT 0,

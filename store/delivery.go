@@ -18,8 +18,8 @@ func refresh(t agent.Turn, id agent.ApprovalID, now time.Time) agent.Delivery {
 }
 
 // queueDelivery inserts a delivery; an id that is there already stays as it is.
-// With a lease owner it is that process's to send, else anybody's.
-func queueDelivery(b *pgx.Batch, d agent.Delivery, owner string) {
+// With a lease owner it is that process's to send for a while, else anybody's.
+func queueDelivery(b *pgx.Batch, d agent.Delivery, owner string, lease time.Duration) {
 	var id *string
 	if d.Approval != nil {
 		id = nullable(d.Approval.ID)
@@ -28,7 +28,7 @@ func queueDelivery(b *pgx.Batch, d agent.Delivery, owner string) {
 	b.Queue(`INSERT INTO deliveries (id, session_id, turn_id, kind, channel, workspace, conversation, thread, text, approval_id, state, lease_owner, leased_until)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'due', $11, CASE WHEN $11::text IS NOT NULL THEN now() + $12::interval END)
 		ON CONFLICT (id) DO NOTHING`,
-		d.ID, d.Session, d.Turn, d.Kind, p.Channel, clean(p.Workspace), clean(p.Conversation), clean(p.Thread), clean(d.Text), id, nullable(owner), deliveryLease)
+		d.ID, d.Session, d.Turn, d.Kind, p.Channel, clean(p.Workspace), clean(p.Conversation), clean(p.Thread), clean(d.Text), id, nullable(owner), lease)
 }
 
 // DueDeliveries implements agent.Store. Its commit does not wait for the disk:
@@ -45,7 +45,7 @@ func (db *DB) DueDeliveries(ctx context.Context, owner string, channels []agent.
 				ORDER BY due_at LIMIT $4 FOR UPDATE SKIP LOCKED)
 			UPDATE deliveries SET lease_owner = $1, leased_until = now() + $2::interval FROM due WHERE id = due_id
 			RETURNING id, session_id, turn_id, kind, channel, workspace, conversation, thread, text, coalesce(approval_id, ''), parts, attempts, unsure`,
-			owner, deliveryLease, channelNames(channels), limit)
+			owner, db.lease, channelNames(channels), limit)
 		res := tx.SendBatch(ctx, b)
 		defer res.Close()
 		if _, err := res.Exec(); err != nil {

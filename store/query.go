@@ -36,7 +36,7 @@ func scanAudit(row pgx.CollectableRow) (audit.Row, error) {
 	if err == nil && r.Args != nil {
 		// jsonb has its own order of keys; what cannot be read stays as it is, and
 		// its hash will not match.
-		if canonical, err := agent.Canonical(*r.Args); err == nil {
+		if canonical, err := agent.Recanonical(*r.Args); err == nil {
 			r.Args = &canonical
 		}
 	}

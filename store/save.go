@@ -10,9 +10,6 @@ import (
 	"github.com/clawbot/clawbot/agent"
 )
 
-// deliveryLease is how long a delivery stays with the process that tries it.
-const deliveryLease = time.Minute
-
 // storedCall is how an assistant's call is written in messages.calls.
 type storedCall struct {
 	ID        agent.CallID `json:"id"`
@@ -52,20 +49,18 @@ func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Save
 			deliveries = append(deliveries, refresh(s.Turn, id, h.now))
 		}
 		// What is older goes first; only with nothing before it may the saver send
-		// its own at once.
-		lease := l.Owner
-		if h.backlog {
-			lease = ""
-		}
-		for _, d := range deliveries {
-			queueDelivery(b, d, lease)
-		}
-		if !h.backlog {
-			saved.Deliveries = deliveries
+		// its own at once, and of those the first.
+		for i, d := range deliveries {
+			if i == 0 && !h.backlog {
+				queueDelivery(b, d, l.Owner, db.lease)
+				saved.Deliveries = deliveries[:1]
+				continue
+			}
+			queueDelivery(b, d, "", 0)
 		}
 		h.queueHead(b, false)
 		if s.Release {
-			b.Queue(`UPDATE sessions SET lease_owner = NULL, leased_until = NULL,
+			b.Queue(`UPDATE sessions SET lease_owner = NULL, leased_until = NULL, claims = 0,
 					runnable_at = CASE WHEN $2 OR wakes <> $3
 						OR ($4 AND EXISTS (SELECT 1 FROM inbox WHERE session_id = $1 AND turn_id IS NULL))
 						THEN now() END

@@ -73,16 +73,16 @@ func (db *DB) Claim(ctx context.Context, owner string, channels []agent.ChannelN
 	err := db.inTx(ctx, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		b.Queue(`SET LOCAL synchronous_commit = off`)
-		b.Queue(`UPDATE sessions SET revision = revision + 1, lease_owner = $1, leased_until = now() + $2
+		b.Queue(`UPDATE sessions SET revision = revision + 1, claims = claims + 1, lease_owner = $1, leased_until = now() + $2
 			WHERE id = (SELECT id FROM sessions
 				WHERE runnable_at <= now() AND (leased_until IS NULL OR leased_until < now()) AND channel = ANY ($3)
 				ORDER BY runnable_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-			RETURNING id, revision, wakes`, owner, db.lease, channelNames(channels))
+			RETURNING id, revision, wakes, claims`, owner, db.lease, channelNames(channels))
 		res := tx.SendBatch(ctx, b)
 		_, err := res.Exec()
 		l := agent.Lease{Owner: owner}
 		if err == nil {
-			err = res.QueryRow().Scan(&l.Session, &l.Revision, &l.Wakes)
+			err = res.QueryRow().Scan(&l.Session, &l.Revision, &l.Wakes, &l.Claims)
 		}
 		if cerr := res.Close(); err == nil {
 			err = cerr
@@ -203,35 +203,51 @@ func (db *DB) ReleaseAll(ctx context.Context) error {
 
 // head is a locked session: the ends of its append-only lists, and the time.
 type head struct {
-	session  agent.SessionID
-	now      time.Time
-	message  int64
-	event    int64
-	audit    audit.Head
-	backlog  bool // deliveries of the session are waiting
-	original agent.ChannelName
+	session agent.SessionID
+	now     time.Time
+	message int64
+	event   int64
+	audit   audit.Head
+	backlog bool // deliveries of the session are waiting
 }
 
-const lockHead = `SELECT clock_timestamp(), message_seq, event_seq, audit_seq, audit_hash, channel,
-	EXISTS (SELECT 1 FROM deliveries d WHERE d.session_id = s.id AND d.state = 'due')
-	FROM sessions s WHERE id = $1 `
-
-func (h *head) scan(row pgx.Row) error {
-	return row.Scan(&h.now, &h.message, &h.event, &h.audit.Seq, &h.audit.Hash, &h.original, &h.backlog)
-}
+// Both lock a session's row first, and look at the clock and at what waits in a
+// statement of its own: while the first waits for the lock, its snapshot grows old.
+const (
+	lockAny = `SELECT message_seq, event_seq, audit_seq, audit_hash FROM sessions WHERE id = $1 FOR UPDATE`
+	lockOwn = `SELECT message_seq, event_seq, audit_seq, audit_hash FROM sessions
+		WHERE id = $1 AND revision = $2 AND lease_owner = $3 FOR UPDATE`
+	lookAround = `SELECT clock_timestamp(), EXISTS (SELECT 1 FROM deliveries WHERE session_id = $1 AND state = 'due')`
+)
 
 // lockSession locks a session whoever holds its lease.
 func lockSession(ctx context.Context, tx pgx.Tx, id agent.SessionID) (*head, error) {
-	h := &head{session: id}
-	return h, h.scan(tx.QueryRow(ctx, lockHead+`FOR UPDATE`, id))
+	b := &pgx.Batch{}
+	b.Queue(lockAny, id)
+	return readHead(ctx, tx, b, id)
 }
 
 // lockLease locks a session if the lease is the current one.
 func lockLease(ctx context.Context, tx pgx.Tx, l agent.Lease) (*head, error) {
-	h := &head{session: l.Session}
-	err := h.scan(tx.QueryRow(ctx, lockHead+`AND revision = $2 AND lease_owner = $3 FOR UPDATE`, l.Session, l.Revision, l.Owner))
+	b := &pgx.Batch{}
+	b.Queue(lockOwn, l.Session, l.Revision, l.Owner)
+	h, err := readHead(ctx, tx, b, l.Session)
 	if err == pgx.ErrNoRows {
 		return nil, agent.ErrLeaseLost
+	}
+	return h, err
+}
+
+func readHead(ctx context.Context, tx pgx.Tx, b *pgx.Batch, id agent.SessionID) (*head, error) {
+	h := &head{session: id}
+	b.Queue(lookAround, id)
+	res := tx.SendBatch(ctx, b)
+	err := res.QueryRow().Scan(&h.message, &h.event, &h.audit.Seq, &h.audit.Hash)
+	if err == nil {
+		err = res.QueryRow().Scan(&h.now, &h.backlog)
+	}
+	if cerr := res.Close(); err == nil {
+		err = cerr
 	}
 	return h, err
 }

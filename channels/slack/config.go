@@ -192,7 +192,7 @@ func (c Config) withDefaults() Config {
 
 const httpTimeout = 15 * time.Second
 
-// admits reports whether a channel may be heard.
+// admitsChannel reports whether a channel may be heard.
 func (a Allow) admitsChannel(id string) bool {
 	return slices.Contains(a.Channels, "*") || slices.Contains(a.Channels, id)
 }

@@ -250,7 +250,6 @@ func TestExpiryWhileDown(t *testing.T) {
 	card := w.card(ask)
 	w.eventually("parked\n", `SELECT status FROM turns`)
 	p.kill()
-	w.leasesOver()
 	w.exec(`UPDATE approvals SET asked_at = asked_at - interval '1 hour', deadline = deadline - interval '1 hour'`)
 	w.serve()
 	w.slack.WaitText(t, "C0001", ask.TS, "Nobody answered.")

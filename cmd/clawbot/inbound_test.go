@@ -186,7 +186,6 @@ func TestJoinedThreadGoesOnWithoutMention(t *testing.T) {
 	w.slack.Reply("C0001", ask.TS, "U0002", "second question")
 	w.slack.WaitText(t, "C0001", ask.TS, "second question")
 	p.kill()
-	w.leasesOver()
 	w.serve()
 	w.slack.Reply("C0001", ask.TS, "U0003", "third question")
 	w.slack.WaitText(t, "C0001", ask.TS, "third question")

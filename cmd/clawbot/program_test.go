@@ -95,7 +95,7 @@ type program struct {
 	out  *lockedBuffer
 	done chan struct{}
 	err  error
-	gone func() // waits until Slack has noticed the end
+	w    *world
 }
 
 // lockedBuffer collects output while others read it.
@@ -130,7 +130,7 @@ func (w *world) command(args ...string) *exec.Cmd {
 // start runs the program until the test ends or stop or kill.
 func (w *world) start(args ...string) *program {
 	w.t.Helper()
-	p := &program{t: w.t, cmd: w.command(args...), out: &lockedBuffer{}, done: make(chan struct{}), gone: func() {}}
+	p := &program{t: w.t, cmd: w.command(args...), out: &lockedBuffer{}, done: make(chan struct{}), w: w}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	if err := p.cmd.Start(); err != nil {
 		w.t.Fatal(err)
@@ -162,9 +162,6 @@ func (w *world) serve() *program {
 	w.t.Helper()
 	before := w.slack.Connections()
 	p := w.start("serve")
-	p.gone = func() {
-		w.waitFor("Slack has noticed the end", func() bool { return w.slack.Connections() <= before })
-	}
 	w.waitFor("the program is connected to Slack", func() bool { return w.slack.Connections() > before })
 	return p
 }
@@ -188,9 +185,19 @@ func (p *program) stop() {
 
 // kill ends the program as a power cut does.
 func (p *program) kill() {
+	p.t.Helper()
+	before := p.w.slack.Connections()
 	p.cmd.Process.Kill()
 	<-p.done
-	p.gone()
+	p.w.waitFor("Slack has noticed the end", func() bool { return before == 0 || p.w.slack.Connections() < before })
+	// Its leases run out at once, so that no test has to wait for half a minute.
+	owner := regexp.MustCompile(`clawbot started.* owner=(\S+)`).FindStringSubmatch(p.out.String())
+	if owner == nil {
+		return
+	}
+	for _, table := range []string{"sessions", "deliveries"} {
+		p.w.exec(`UPDATE `+table+` SET leased_until = now() WHERE lease_owner = $1`, owner[1])
+	}
 }
 
 // addr waits for the address that the program listens on.
@@ -324,14 +331,6 @@ func (w *world) settled() {
 	w.slack.WaitIdle(w.t)
 	w.eventually("0 0 0\n", `SELECT (SELECT count(*) FROM inbox WHERE turn_id IS NULL),
 		(SELECT count(*) FROM turns WHERE status = 'running'), (SELECT count(*) FROM deliveries WHERE state = 'due')`)
-}
-
-// leasesOver lets the leases of a killed process run out at once, so that a test
-// need not wait for half a minute.
-func (w *world) leasesOver() {
-	w.t.Helper()
-	w.exec(`UPDATE sessions SET leased_until = now() WHERE leased_until IS NOT NULL`)
-	w.exec(`UPDATE deliveries SET leased_until = now() WHERE leased_until IS NOT NULL`)
 }
 
 // ask has Ana mention the bot in #general.

@@ -98,11 +98,6 @@ func (s Settings) check(told Errors) Errors {
 			Msg:  "Discord is on (DISCORD_BOT_TOKEN), but nobody may speak there; write ids into guilds, roles or users",
 		})
 	}
-	for _, f := range s.unavailable() {
-		if f.refuse {
-			found = append(found, &agent.ConfigError{Path: f.path, Msg: f.what})
-		}
-	}
 	var out Errors
 	for _, err := range found {
 		m := s.locate(err)
@@ -186,9 +181,9 @@ func reaches(a agent.Approvers, channel agent.ChannelName) bool {
 func (s Settings) Notices() []string {
 	var out []string
 	for _, f := range s.unavailable() {
-		if !f.refuse && f.path == "" {
+		if f.path == "" {
 			out = append(out, f.what)
-		} else if !f.refuse {
+		} else {
 			out = append(out, f.path+": "+f.what)
 		}
 	}

@@ -154,15 +154,6 @@ tool_filter_groups: [{ mode: always, tools: ["a__*"] }]
 	if diff := cmp.Diff(want, s.Notices()); diff != "" {
 		t.Error(diff)
 	}
-
-	_, err = load(t, `approval:
-  denial_policy: fail
-  rules:
-    - { name: a, tools: [x], action: ask_input, target_arg: code }
-`)
-	if got, want := errorText(err), `clawbot.yaml:2:18: approval.denial_policy: fail is not available in this version, and continue is weaker; write continue`; got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
 }
 
 func TestSectionsWithoutAPackage(t *testing.T) {
