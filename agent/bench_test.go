@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,6 +52,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, url: database(t), model: &scriptedModel{}, room: newRoom(), ledger: newLedger(), config: agent.DefaultConfig()}
+	b.config.ParallelTools = false // the timelines of stories have one order
 	b.db = openStore(t, b.url)
 	t.Cleanup(b.stop)
 	return b
@@ -85,6 +87,8 @@ func (b *bench) configure(text string) {
 			b.config.MaxToolResultChars, err = strconv.Atoi(value)
 		case "turn_timeout":
 			b.config.TurnTimeout, err = time.ParseDuration(value)
+		case "parallel":
+			b.config.ParallelTools = true
 		case "after_denial":
 			b.denial = agent.AfterDenial(value)
 		case "ignore_loops_of":
@@ -349,11 +353,14 @@ func (b *bench) callText() string {
 	var out strings.Builder
 	for _, turn := range b.turns() {
 		fmt.Fprintf(&out, "turn %s\n", turn.Status)
+		var calls []string
 		for _, e := range turn.Events {
 			if e.Type == agent.EventToolCompleted {
-				fmt.Fprintf(&out, "  %s %s %s\n", stableText(e.Fields["tool_call_id"]), e.Fields["tool_name"], e.Fields["outcome"])
+				calls = append(calls, fmt.Sprintf("  %s %s %s\n", stableText(e.Fields["tool_call_id"]), e.Fields["tool_name"], e.Fields["outcome"]))
 			}
 		}
+		slices.Sort(calls) // those that ran together end in any order
+		out.WriteString(strings.Join(calls, ""))
 	}
 	return out.String()
 }
@@ -392,9 +399,9 @@ func (s *mortalStore) Claim(ctx context.Context, owner string, channels []agent.
 	return s.DB.Claim(ctx, owner, channels)
 }
 
-func (s *mortalStore) Renew(ctx context.Context, owner string, ids []agent.SessionID) ([]agent.SessionID, error) {
+func (s *mortalStore) Renew(ctx context.Context, owner string, ids []agent.SessionID) (kept, stopped []agent.SessionID, err error) {
 	if s.dead.Load() {
-		return nil, errDead
+		return nil, nil, errDead
 	}
 	return s.DB.Renew(ctx, owner, ids)
 }

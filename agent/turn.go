@@ -49,6 +49,9 @@ func (r *run) advance(ctx context.Context) error {
 	}
 	t.Status = TurnRunning
 	t.Model = r.Model.Name()
+	if t.Stop != (Stop{}) {
+		return r.endStopped(ctx)
+	}
 	if r.work.Claims > maxClaims {
 		return r.end(ctx, errBroken)
 	}
@@ -77,6 +80,7 @@ func (r *run) advance(ctx context.Context) error {
 		if r.stopping.Err() != nil {
 			return r.release(ctx, true)
 		}
+		r.step.Steer = t.Iterations > 0
 		done, err := r.ask(limited)
 		if err != nil {
 			return r.fail(ctx, limited, err)
@@ -93,6 +97,9 @@ func (r *run) ask(ctx context.Context) (done bool, err error) {
 	t := r.work.Turn
 	if err := r.flush(ctx); err != nil {
 		return false, err
+	}
+	if t.Stop != (Stop{}) {
+		return false, errStopped
 	}
 	if err := r.load(ctx); err != nil {
 		return false, err
@@ -150,6 +157,8 @@ func (r *run) fail(ctx, limited context.Context, err error) error {
 		return ErrLeaseLost
 	case errors.Is(err, errSave):
 		return err
+	case errors.Is(err, errStopped) || errors.Is(context.Cause(ctx), errStopped):
+		return r.endStopped(ctx)
 	case ctx.Err() != nil: // the grace is over; the turn goes on at the next start
 		return r.release(ctx, true)
 	case limited.Err() != nil:
@@ -222,7 +231,12 @@ func (r *run) shown(s string, limit int) string {
 }
 
 // flush commits what has collected, and sends what may be sent at once.
-func (r *run) flush(ctx context.Context) error { return r.save(ctx, false, false) }
+func (r *run) flush(ctx context.Context) error {
+	if s := r.step; len(s.Messages)+len(s.Calls)+len(s.Approvals)+len(s.Deliveries)+len(s.Events)+len(s.Audit)+len(s.Refresh) == 0 {
+		return nil
+	}
+	return r.save(ctx, false, false)
+}
 
 // release commits and gives the session back.
 func (r *run) release(ctx context.Context, again bool) error { return r.save(ctx, true, again) }
@@ -232,9 +246,6 @@ func (r *run) release(ctx context.Context, again bool) error { return r.save(ctx
 // who lost the lease.
 func (r *run) save(ctx context.Context, release, again bool) error {
 	s := r.step
-	if !release && len(s.Messages)+len(s.Calls)+len(s.Approvals)+len(s.Deliveries)+len(s.Events)+len(s.Audit)+len(s.Refresh) == 0 {
-		return nil
-	}
 	if t := r.work.Turn; t != nil {
 		t.Active += time.Since(r.began)
 		r.began = time.Now()
@@ -247,6 +258,12 @@ func (r *run) save(ctx context.Context, release, again bool) error {
 	saved, err := r.Store.Save(ctx, r.work.Lease, s)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errSave, err)
+	}
+	if t := r.work.Turn; t != nil {
+		t.Stop = saved.Stop
+	}
+	if r.loaded {
+		r.history = append(r.history, saved.Steered...)
 	}
 	for _, d := range saved.Deliveries {
 		r.deliver(r.outside, d)

@@ -169,7 +169,7 @@ func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, line string) 
 	switch {
 	case text == "":
 		return nil
-	case len(state.Open) > 0:
+	case len(state.Open) > 0 && !agent.IsStop(text):
 		return c.answer(ctx, in, state.Open[0], strings.ToLower(word), strings.TrimSpace(reason))
 	case isAnswer(strings.ToLower(text)):
 		c.print("No question is open.")
