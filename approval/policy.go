@@ -189,7 +189,7 @@ func hashRules(c Config, order []int) (string, error) {
 	}
 	b, err := json.Marshal(struct {
 		Timeout      time.Duration
-		DenialPolicy DenialPolicy
+		DenialPolicy agent.AfterDenial
 		Approvers    Approvers
 		Quorum       int
 		Default      *agent.Action
