@@ -132,7 +132,7 @@ func (a *Adapter) Run(ctx context.Context, in agent.Inlet) error {
 		a.setProblem("socket", err.Error())
 		if a.cfg.Secrets.SigningSecret != "" {
 			// The HTTP endpoints still work.
-			a.log.Error("slack: Socket Mode ended", "err", err)
+			a.log.Error("Socket Mode ended", "err", err)
 			<-ctx.Done()
 			err = nil
 		}
@@ -188,14 +188,14 @@ func (a *Adapter) identify(ctx context.Context) error {
 			a.people.setHome(id)
 			a.setProblem("auth", "")
 			a.checkScopes(grantedScopes(res.Header))
-			a.log.Info("slack: signed in", "workspace", id.workspace, "bot", id.userID)
+			a.log.Info("signed in", "workspace", id.workspace, "bot", id.userID)
 			return nil
 		}
 		if why, ok := hopeless(err); ok {
 			return fmt.Errorf("sign in to Slack: %s", why)
 		}
 		a.setProblem("auth", "Slack cannot be reached")
-		a.log.Warn("slack: cannot sign in, trying again", "err", err, "attempt", attempt+1)
+		a.log.Warn("cannot sign in, trying again", "err", err, "attempt", attempt+1)
 		if err := sleep(ctx, backoff(attempt)); err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (a *Adapter) checkScopes(granted []string) {
 	if missing := missingScopes(granted); len(missing) > 0 {
 		text := "the bot token lacks " + strings.Join(missing, ", ") + ": update the app with the manifest and install it again"
 		a.setProblem("scopes", text)
-		a.log.Warn("slack: " + text)
+		a.log.Warn(text)
 		return
 	}
 	a.setProblem("scopes", "")
@@ -234,6 +234,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 // guard keeps a panic in a handler from ending the process.
 func (a *Adapter) guard(what string) {
 	if p := recover(); p != nil {
-		a.log.Error("slack: panic", "in", what, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		a.log.Error("panic", "in", what, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	}
 }

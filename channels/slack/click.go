@@ -60,19 +60,19 @@ type interaction struct {
 func (a *Adapter) interaction(r *run, doc []byte) {
 	var i interaction
 	if err := json.Unmarshal(doc, &i); err != nil {
-		a.log.Warn("slack: click dropped: not readable", "err", err)
+		a.log.Warn("click dropped: not readable", "err", err)
 		return
 	}
 	me := a.me()
 	switch {
 	case i.Type != "block_actions":
-		a.log.Debug("slack: interaction ignored", "type", i.Type)
+		a.log.Debug("interaction ignored", "type", i.Type)
 		return
 	case me.appID != "" && i.APIAppID != "" && i.APIAppID != me.appID:
-		a.log.Warn("slack: click dropped: for another app")
+		a.log.Warn("click dropped: for another app")
 		return
 	case i.User.ID == "":
-		a.log.Warn("slack: click dropped: it names nobody")
+		a.log.Warn("click dropped: it names nobody")
 		return
 	}
 	for _, act := range i.Actions {
@@ -81,7 +81,7 @@ func (a *Adapter) interaction(r *run, doc []byte) {
 			a.click(r, i, act.ActionID, agent.ApprovalID(act.Value))
 		})
 		if !ok {
-			a.log.Error("slack: click not taken: too much is waiting", "approval", act.Value, "user", i.User.ID)
+			a.log.Error("click not taken: too much is waiting", "approval", act.Value, "user", i.User.ID)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func (a *Adapter) click(r *run, i interaction, action string, id agent.ApprovalI
 	verb := agent.Verb(strings.TrimPrefix(action, actionPrefix))
 	switch {
 	case !strings.HasPrefix(action, actionPrefix) || id == "":
-		a.log.Warn("slack: click on an unknown button", "action", action)
+		a.log.Warn("click on an unknown button", "action", action)
 		a.answer(r, i, "I do not know this button.")
 	case verb == agent.VerbDetails:
 		a.details(r, i, id)
@@ -100,7 +100,7 @@ func (a *Adapter) click(r *run, i interaction, action string, id agent.ApprovalI
 			Approval: id, Verb: verb, Actor: a.clicker(i), ActorName: i.name(), Backchannel: Name,
 		})
 	default:
-		a.log.Warn("slack: click on an unknown button", "action", action)
+		a.log.Warn("click on an unknown button", "action", action)
 		a.answer(r, i, "I do not know this button.")
 	}
 }
@@ -130,7 +130,7 @@ func (a *Adapter) decide(r *run, i interaction, c agent.Click) {
 	v, err := r.in.Decide(ctx, c)
 	switch {
 	case err != nil:
-		a.log.Error("slack: click not decided", "approval", string(c.Approval), "actor", c.Actor.String(), "err", err)
+		a.log.Error("click not decided", "approval", string(c.Approval), "actor", c.Actor.String(), "err", err)
 		a.answer(r, i, "Your click could not be recorded. Nothing was decided; please try again.")
 	case !v.Accepted:
 		a.answer(r, i, v.Text)
@@ -149,13 +149,13 @@ func (a *Adapter) details(r *run, i interaction, id agent.ApprovalID) {
 		a.answer(r, i, "I do not know this request.")
 		return
 	case err != nil:
-		a.log.Error("slack: cannot read card", "approval", string(id), "err", err)
+		a.log.Error("cannot read card", "approval", string(id), "err", err)
 		a.answer(r, i, "The details could not be read. Please try again.")
 		return
 	}
 	view, whole := a.modal(card)
 	if _, err := a.api.OpenViewContext(ctx, i.TriggerID, view); err != nil {
-		a.log.Warn("slack: cannot open details", "approval", string(id), "err", err)
+		a.log.Warn("cannot open details", "approval", string(id), "err", err)
 		a.answer(r, i, "The details could not be opened in time. Please click Details again.")
 		if whole {
 			return
@@ -183,7 +183,7 @@ func (a *Adapter) uploadArgs(r *run, i interaction, card agent.Card) {
 	})
 	if err != nil {
 		a.files.remove(string(card.Approval))
-		a.log.Error("slack: cannot upload arguments", "approval", string(card.Approval), "err", err)
+		a.log.Error("cannot upload arguments", "approval", string(card.Approval), "err", err)
 		a.answer(r, i, "The whole of the arguments could not be uploaded. Please click Details again.")
 	}
 }

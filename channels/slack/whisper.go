@@ -45,7 +45,7 @@ func (a *Adapter) whisper(ctx context.Context, w whisper) {
 			return
 		}
 	}
-	a.log.Warn("slack: cannot tell a person", "user", w.user, "err", err)
+	a.log.Warn("cannot tell a person", "user", w.user, "err", err)
 }
 
 // respond posts to a response_url, which must be Slack's: it came in a document.
