@@ -94,7 +94,7 @@ func (d *Desk) Decide(ctx context.Context, c agent.Click) (agent.Verdict, error)
 // person looks the clicker up. The text is why that failed, in words for them.
 func (d *Desk) person(ctx context.Context, a agent.Approval, c agent.Click) (agent.Person, string) {
 	p := agent.Person{Actor: c.Actor, Name: c.ActorName}
-	if c.Actor.Channel == "cli" || c.Actor.Channel == "web" {
+	if c.Actor.Local() {
 		return p, ""
 	}
 	dir := d.dirs[c.Actor.Channel]
