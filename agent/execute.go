@@ -112,8 +112,11 @@ func (r *run) admissible(tool Tool, c *ToolCall) string {
 		return "the tool's definition has changed since the call was judged"
 	}
 	j := r.Gate.Judge(Question{Tool: tool, Args: []byte(c.Args), Origin: t.Origin, Session: t.Session})
-	if j.Action == Deny {
+	switch j.Action {
+	case Deny:
 		return "the policy denies this call now"
+	case AskInput:
+		return "the policy asks for a value now, and nobody gave it"
 	}
 	if c.Approval == "" {
 		if j.Action != Allow {

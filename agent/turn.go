@@ -120,6 +120,9 @@ func (r *run) ask(ctx context.Context) (done bool, err error) {
 		return false, r.prepare(reply)
 	}
 	text := strings.TrimSpace(reply.Text)
+	if text != "" && reply.Stop == StopLength {
+		text += "\n\n" + cutNotice
+	}
 	switch {
 	case text != "":
 		r.say(Message{Role: RoleAssistant, Turn: t.ID, Text: reply.Text})
