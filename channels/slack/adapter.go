@@ -28,6 +28,7 @@ type Adapter struct {
 	api    *slackgo.Client
 	pace   *pacer
 	people *directory
+	stored *recent // messages that are in the database: most come twice
 	unsure *recent // posts whose outcome is not known
 	told   *recent // people who have been told why they get no answer
 	files  *recent // approvals whose whole arguments are in their thread
@@ -80,6 +81,7 @@ func New(cfg Config) (*Adapter, error) {
 		cfg:    cfg,
 		log:    cfg.Log.With("channel", string(Name)),
 		pace:   newPacer(cfg.Now),
+		stored: newRecent(1024),
 		unsure: newRecent(1024),
 		told:   newRecent(1024),
 		files:  newRecent(1024),
