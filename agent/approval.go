@@ -48,8 +48,10 @@ type Approval struct {
 	Votes     []Vote
 	DecidedAt time.Time
 	DecidedBy Actor
-	Source    Source
-	Reason    string
+	// DecidedByName is how that person was called then; untrusted text.
+	DecidedByName string
+	Source        Source
+	Reason        string
 	// Backchannel is where the decision was made.
 	Backchannel ChannelName
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -25,10 +26,19 @@ const (
 // them to a float would run something else than was asked. Text that is no
 // single object, repeats a key, is not valid UTF-8, or passes the limits above is refused.
 func Canonical(raw string) (string, error) {
-	switch {
-	case len(raw) > MaxArgsBytes:
+	if len(raw) > MaxArgsBytes {
 		return "", fmt.Errorf("arguments have %d bytes, at most %d are allowed", len(raw), MaxArgsBytes)
-	case !utf8.ValidString(raw):
+	}
+	return canonical(raw, MaxArgsDepth)
+}
+
+// Recanonical brings an object back to the form of Canonical that had it once and
+// was rewritten since: by masking, which can make it longer, or by a jsonb column, which
+// puts blanks in. So the limits do not hold for it.
+func Recanonical(raw string) (string, error) { return canonical(raw, 100*MaxArgsDepth) }
+
+func canonical(raw string, maxDepth int) (string, error) {
+	if !utf8.ValidString(raw) {
 		return "", errors.New("arguments are not valid UTF-8")
 	}
 	dec := json.NewDecoder(strings.NewReader(raw))
@@ -44,7 +54,10 @@ func Canonical(raw string) (string, error) {
 	if tok != json.Delim('{') {
 		return "", errors.New("arguments are no JSON object")
 	}
-	if err := canonicalValue(dec, tok, &out, 1); err != nil {
+	if err := canonicalValue(dec, tok, &out, maxDepth); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
 		return "", fmt.Errorf("arguments are no JSON object: %w", err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
@@ -53,16 +66,30 @@ func Canonical(raw string) (string, error) {
 	return out.String(), nil
 }
 
-func canonicalValue(dec *json.Decoder, tok json.Token, out *bytes.Buffer, depth int) error {
-	if depth > MaxArgsDepth {
-		return fmt.Errorf("nested deeper than %d", MaxArgsDepth)
+// CanonicalOf returns the canonical form of a value that encodes to a JSON
+// object, without the limits on size and depth, which are for what comes from outside.
+func CanonicalOf(v any) (string, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return "", err
+	}
+	return Recanonical(strings.TrimSuffix(b.String(), "\n"))
+}
+
+// canonicalValue writes the value that tok begins; at most levels may be nested
+// in each other from here.
+func canonicalValue(dec *json.Decoder, tok json.Token, out *bytes.Buffer, levels int) error {
+	if levels < 1 {
+		return errTooDeep
 	}
 	switch v := tok.(type) {
 	case json.Delim:
 		if v == '{' {
-			return canonicalObject(dec, out, depth)
+			return canonicalObject(dec, out, levels)
 		}
-		return canonicalArray(dec, out, depth)
+		return canonicalArray(dec, out, levels)
 	case string:
 		canonicalString(out, v)
 	case json.Number:
@@ -75,7 +102,9 @@ func canonicalValue(dec *json.Decoder, tok json.Token, out *bytes.Buffer, depth 
 	return nil
 }
 
-func canonicalObject(dec *json.Decoder, out *bytes.Buffer, depth int) error {
+var errTooDeep = fmt.Errorf("nested deeper than %d", MaxArgsDepth)
+
+func canonicalObject(dec *json.Decoder, out *bytes.Buffer, levels int) error {
 	members := map[string]string{}
 	var keys []string
 	for dec.More() {
@@ -92,7 +121,7 @@ func canonicalObject(dec *json.Decoder, out *bytes.Buffer, depth int) error {
 			return err
 		}
 		var value bytes.Buffer
-		if err := canonicalValue(dec, tok, &value, depth+1); err != nil {
+		if err := canonicalValue(dec, tok, &value, levels-1); err != nil {
 			return err
 		}
 		members[key] = value.String()
@@ -115,7 +144,7 @@ func canonicalObject(dec *json.Decoder, out *bytes.Buffer, depth int) error {
 	return nil
 }
 
-func canonicalArray(dec *json.Decoder, out *bytes.Buffer, depth int) error {
+func canonicalArray(dec *json.Decoder, out *bytes.Buffer, levels int) error {
 	out.WriteByte('[')
 	for first := true; dec.More(); first = false {
 		if !first {
@@ -125,7 +154,7 @@ func canonicalArray(dec *json.Decoder, out *bytes.Buffer, depth int) error {
 		if err != nil {
 			return err
 		}
-		if err := canonicalValue(dec, tok, out, depth+1); err != nil {
+		if err := canonicalValue(dec, tok, out, levels-1); err != nil {
 			return err
 		}
 	}
@@ -171,4 +200,17 @@ func canonicalString(out *bytes.Buffer, s string) {
 func SHA256(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])
+}
+
+// HashParts hashes texts together. Each goes in with its length, so that no text
+// can move from one part into another.
+func HashParts(parts ...string) [sha256.Size]byte {
+	h := sha256.New()
+	for _, part := range parts {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
+		h.Write(n[:])
+		h.Write([]byte(part))
+	}
+	return [sha256.Size]byte(h.Sum(nil))
 }

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// How often a delivery is tried before it is given up. A card is given up soon:
-// people who wait for a card that does not come must be told.
+// How often a delivery is tried before it is given up. A card that was never
+// shown is given up soon: people who wait for it must be told. One that is there
+// is edited with the patience of a text, because its buttons look alive until then.
 const (
 	maxCardAttempts = 5
 	maxTextAttempts = 50
@@ -24,7 +25,14 @@ func (e *Engine) deliverDue(ctx, work context.Context) {
 	defer wg.Wait()
 	slots := make(chan struct{}, maxSending)
 	for {
-		due, err := e.Store.DueDeliveries(ctx, e.Owner, e.names, maxSending)
+		// Only as many are taken as can begin at once: their leases run from now.
+		select {
+		case slots <- struct{}{}:
+			<-slots
+		case <-ctx.Done():
+			return
+		}
+		due, err := e.Store.DueDeliveries(ctx, e.Owner, e.names, cap(slots)-len(slots))
 		if err != nil && ctx.Err() == nil {
 			e.Log.ErrorContext(ctx, "reading due deliveries failed, trying again", "err", err)
 		}
@@ -46,7 +54,8 @@ func (e *Engine) deliverDue(ctx, work context.Context) {
 
 // deliver tries one delivery and records how it went.
 func (e *Engine) deliver(ctx context.Context, d Delivery) {
-	sending, cancel := context.WithTimeout(ctx, deliverTimeout)
+	// Below the lease, so that no two processes try one at the same time.
+	sending, cancel := context.WithTimeout(ctx, e.Lease*2/3)
 	defer cancel()
 	a, err := e.guardedAttempt(sending, d)
 	// What went out must be recorded, whatever ended meanwhile.
@@ -72,10 +81,6 @@ func (e *Engine) guardedAttempt(ctx context.Context, d Delivery) (a Attempt, err
 	return e.attempt(ctx, d)
 }
 
-// deliverTimeout is below the lease of a delivery, so that no two processes try
-// one at the same time.
-const deliverTimeout = 45 * time.Second
-
 func (e *Engine) attempt(ctx context.Context, d Delivery) (Attempt, error) {
 	ch := e.channels[d.Place.Channel]
 	if ch == nil {
@@ -85,10 +90,11 @@ func (e *Engine) attempt(ctx context.Context, d Delivery) (Attempt, error) {
 		return e.attemptCard(ctx, ch, d)
 	}
 	a := Attempt{Parts: d.Parts}
-	parts := ch.Split(d.Text)
+	text, _ := e.Mask.Certain(d.Text)
+	parts := ch.Split(text)
 	for a.Parts < len(parts) {
 		key := DeliveryID(fmt.Sprintf("%s.%d", d.ID, a.Parts))
-		ref, err := ch.Post(ctx, d.Place, Post{Key: key, Text: parts[a.Parts]})
+		ref, err := ch.Post(ctx, d.Place, Post{Key: key, Text: parts[a.Parts], Unsure: d.Unsure && a.Parts == d.Parts})
 		if err != nil {
 			return a, err
 		}
@@ -116,7 +122,7 @@ func (e *Engine) attemptCard(ctx context.Context, ch Channel, d Delivery) (Attem
 	case card.Status == ApprovalUndeliverable:
 		return Attempt{Done: true}, nil // there is no card to close
 	default:
-		ref, err := ch.Post(ctx, card.Place, Post{Key: d.ID, Card: &card})
+		ref, err := ch.Post(ctx, card.Place, Post{Key: d.ID, Card: &card, Unsure: d.Unsure})
 		return Attempt{Done: err == nil, Ref: ref}, err
 	}
 }
@@ -126,11 +132,12 @@ func (e *Engine) attemptCard(ctx context.Context, ch Channel, d Delivery) (Attem
 func (e *Engine) judgeFailure(ctx context.Context, d Delivery, a Attempt, cause error) Attempt {
 	a.Reason = cause.Error()
 	limit := maxTextAttempts
-	if d.Kind == DeliverCard {
+	if d.Kind == DeliverCard && a.Ref == "" {
 		limit = maxCardAttempts
 	}
 	var send *SendError
 	known := errors.As(cause, &send)
+	a.Unsure = !known || send.Unsure
 	if !(known && send.Permanent) && d.Attempts+1 < limit {
 		a.RetryIn = min(time.Second<<min(d.Attempts, 8), 5*time.Minute)
 		if known {

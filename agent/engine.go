@@ -32,13 +32,15 @@ type Parts struct {
 	Desk     Desk
 	Toolbox  Toolbox
 	Channels []Channel
-	Mask     *Masker
-	Bell     *Bell
-	Log      *slog.Logger
+	// AfterDenial is what becomes of a turn after a refusal; empty is continue.
+	AfterDenial AfterDenial
+	Mask        *Masker
+	Bell        *Bell
+	Log         *slog.Logger
 	// Owner names this process among the replicas; unique for each start.
 	Owner string
-	// Lease is how long a claimed session stays without being renewed; it must be
-	// the store's.
+	// Lease is how long a claimed session stays without being renewed, and how long
+	// a delivery may take; it must be the store's.
 	Lease time.Duration
 	// Grace is how long a turn may go on after the end was asked for.
 	Grace time.Duration
@@ -53,7 +55,14 @@ type Engine struct {
 	names    []ChannelName // of the sessions this engine works on
 
 	mu     sync.Mutex
-	active map[SessionID]context.CancelCauseFunc
+	active map[SessionID]*claimed
+}
+
+// claimed is a session in work here.
+type claimed struct {
+	revision int64
+	cancel   context.CancelCauseFunc
+	until    time.Time // the lease has not run out before, by this process's clock
 }
 
 const (
@@ -61,6 +70,7 @@ const (
 	pollEvery   = time.Second
 	maxCalls    = 32 // calls in one answer of the model; the rest is blocked
 	maxPending  = 10 // open questions of a turn; the rest is denied
+	maxClaims   = 8  // times a turn is taken up from a worker that gave no sign; then it is given up
 	historyRows = 400
 	historySize = 400_000 // bytes of text sent to the model
 )
@@ -70,7 +80,7 @@ func NewEngine(p Parts) *Engine {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{Parts: p, byName: map[string]Tool{}, channels: map[ChannelName]Channel{}, active: map[SessionID]context.CancelCauseFunc{}}
+	e := &Engine{Parts: p, byName: map[string]Tool{}, channels: map[ChannelName]Channel{}, active: map[SessionID]*claimed{}}
 	for _, t := range p.Toolbox.Tools() {
 		if !excluded(p.Config.ExcludedTools, t.Name) {
 			e.tools = append(e.tools, t)
@@ -86,9 +96,13 @@ func NewEngine(p Parts) *Engine {
 
 // Receive implements Inlet.
 func (e *Engine) Receive(ctx context.Context, m Inbound) (Receipt, error) {
+	m.Stop = IsStop(m.Text)
 	r, err := e.Store.Receive(ctx, m)
 	if err != nil {
 		return r, fmt.Errorf("store message: %w", err)
+	}
+	if r.Stopped {
+		e.interrupt(r.Session)
 	}
 	if r.New {
 		e.Bell.Ring()
@@ -134,6 +148,7 @@ func (e *Engine) claimWork(ctx, work context.Context) {
 			return
 		case slots <- struct{}{}:
 		}
+		until := time.Now().Add(e.Lease)
 		w, err := e.Store.Claim(ctx, e.Owner, e.names)
 		if err != nil && ctx.Err() == nil {
 			e.Log.ErrorContext(ctx, "claiming work failed, trying again", "err", err)
@@ -150,7 +165,7 @@ func (e *Engine) claimWork(ctx, work context.Context) {
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			e.advance(ctx, work, w)
+			e.advance(ctx, work, w, until)
 		})
 	}
 }
@@ -158,65 +173,99 @@ func (e *Engine) claimWork(ctx, work context.Context) {
 // renewLeases keeps the sessions in work ours. One that is lost, or could not be
 // renewed in time, is dropped at once.
 func (e *Engine) renewLeases(ctx context.Context) {
-	tick := time.NewTicker(e.Lease / 3)
-	defer tick.Stop()
-	last := time.Now()
+	usual, hurry := e.Lease/3, e.Lease/15
+	wait := usual
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(wait):
 		}
-		ids := e.sessions()
-		if len(ids) == 0 {
-			last = time.Now()
-			continue
-		}
-		kept, err := e.Store.Renew(ctx, e.Owner, ids)
-		if err != nil {
-			e.Log.ErrorContext(ctx, "renewing leases failed", "err", err)
-			if time.Since(last) < e.Lease {
-				continue
-			}
-			kept = nil // others may have them by now
-		} else {
-			last = time.Now()
-		}
-		for _, id := range ids {
-			if !slices.Contains(kept, id) {
-				e.drop(id)
-			}
+		wait = usual
+		if err := e.renew(ctx, e.Lease/5); err != nil {
+			e.Log.ErrorContext(ctx, "renewing leases failed, trying again", "err", err)
+			wait = hurry
 		}
 	}
 }
 
-func (e *Engine) sessions() []SessionID {
+// renew renews once, within the given time. On an error those are dropped whose
+// lease may have run out by the time of another attempt.
+func (e *Engine) renew(ctx context.Context, within time.Duration) error {
+	mine := e.revisions()
+	if len(mine) == 0 {
+		return nil
+	}
+	until := time.Now().Add(e.Lease)
+	bounded, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	kept, stopped, err := e.Store.Renew(bounded, e.Owner, slices.Collect(maps.Keys(mine)))
+	for _, id := range stopped { // asked for on another replica
+		e.interrupt(id)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Collect(maps.Keys(e.active))
+	for id, revision := range mine {
+		c := e.active[id]
+		switch {
+		case c == nil || c.revision != revision: // ended meanwhile, and perhaps claimed anew
+		case err != nil && c.until.After(time.Now().Add(within)):
+		case err == nil && slices.Contains(kept, id):
+			c.until = until
+		default:
+			c.cancel(ErrLeaseLost)
+		}
+	}
+	return err
 }
 
-func (e *Engine) drop(id SessionID) {
+// interrupt ends what a session's turn is doing here, because a person stopped it.
+func (e *Engine) interrupt(id SessionID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if cancel := e.active[id]; cancel != nil {
-		cancel(ErrLeaseLost)
+	if c := e.active[id]; c != nil {
+		c.cancel(errStopped)
+	}
+}
+
+// revisions are the sessions in work and the revisions of their leases.
+func (e *Engine) revisions() map[SessionID]int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make(map[SessionID]int64, len(e.active))
+	for id, c := range e.active {
+		out[id] = c.revision
+	}
+	return out
+}
+
+// hold notes that a session is in work. Who worked on it here before has lost
+// it, or it could not have been claimed.
+func (e *Engine) hold(id SessionID, c *claimed) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if before := e.active[id]; before != nil {
+		before.cancel(ErrLeaseLost)
+	}
+	e.active[id] = c
+}
+
+func (e *Engine) letGo(id SessionID, c *claimed) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.active[id] == c {
+		delete(e.active, id)
 	}
 }
 
 // advance works on one claimed session until its turn ends or parks. A panic
 // is caught: the lease runs out and the turn is taken up again from the database.
-func (e *Engine) advance(stopping, work context.Context, w *Work) {
+func (e *Engine) advance(stopping, work context.Context, w *Work, until time.Time) {
 	ctx, cancel := context.WithCancelCause(work)
-	e.mu.Lock()
-	e.active[w.Session] = cancel
-	e.mu.Unlock()
-	defer func() {
-		e.mu.Lock()
-		delete(e.active, w.Session)
-		e.mu.Unlock()
-		cancel(nil)
-	}()
+	defer cancel(nil)
+	c := &claimed{revision: w.Revision, cancel: cancel, until: until}
+	e.hold(w.Session, c)
+	defer e.letGo(w.Session, c)
 	r := &run{Engine: e, stopping: stopping, outside: work, work: w, began: time.Now()}
 	err := r.guarded(ctx)
 	switch {

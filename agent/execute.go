@@ -15,10 +15,16 @@ const maxStoredOutput = 2_000_000
 // settleOpen brings every open call to its end, in call order. It reports whether
 // the turn has to wait for a person: calls behind an open question wait with it.
 func (r *run) settleOpen(ctx context.Context) (parked bool, err error) {
+	if err := r.runTogether(ctx); err != nil {
+		return false, err
+	}
 	for i := range r.work.Calls {
 		c := &r.work.Calls[i]
 		if c.Status.Ended() {
 			continue
+		}
+		if r.denial() != nil {
+			return false, nil
 		}
 		if c.Status == CallStarted { // by a process that died
 			if err := r.takeUp(ctx, c); err != nil {
@@ -44,6 +50,12 @@ func (r *run) settleOpen(ctx context.Context) (parked bool, err error) {
 		if r.stopping.Err() != nil {
 			return false, nil
 		}
+		if r.work.Turn.Stop != (Stop{}) {
+			return false, errStopped
+		}
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
 		if err := r.execute(ctx, c); err != nil {
 			return false, err
 		}
@@ -59,9 +71,14 @@ func (r *run) takeUp(ctx context.Context, c *ToolCall) error {
 		return r.start(ctx, tool, c, "taken up again after a restart")
 	}
 	r.Log.WarnContext(ctx, "outcome of a call is unknown", "turn", c.Turn, "call", c.ID, "tool", c.Tool)
+	r.unknown(c)
+	return nil
+}
+
+// unknown ends a call that was started by a process that died.
+func (r *run) unknown(c *ToolCall) {
 	r.settle(c, CallUnknown, "", "Unknown: clawbot was stopped while this ran. It may or may not have taken effect, and it was not run again")
 	r.post(unknownNotice(*c))
-	return nil
 }
 
 // execute runs a call that was allowed or approved, if that still holds: a turn
@@ -69,13 +86,18 @@ func (r *run) takeUp(ctx context.Context, c *ToolCall) error {
 func (r *run) execute(ctx context.Context, c *ToolCall) error {
 	tool := r.byName[c.Tool]
 	if why := r.admissible(tool, c); why != "" {
-		r.event(EventWarning, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "message": why})
-		r.Log.WarnContext(ctx, "call not executed", "turn", c.Turn, "call", c.ID, "tool", c.Tool, "why", why)
-		r.audit(AuditRecord{Kind: AuditPolicyDecision, Approval: c.Approval, Decision: string(Deny), Source: SourceSystem, Reason: why, Latency: -1}, c)
-		r.settle(c, CallBlocked, "", "Not executed: "+why)
+		r.refuse(ctx, c, why)
 		return nil
 	}
 	return r.start(ctx, tool, c, "")
+}
+
+// refuse ends a call that may not run any more.
+func (r *run) refuse(ctx context.Context, c *ToolCall, why string) {
+	r.event(EventWarning, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "message": why})
+	r.Log.WarnContext(ctx, "call not executed", "turn", c.Turn, "call", c.ID, "tool", c.Tool, "why", why)
+	r.audit(AuditRecord{Kind: AuditPolicyDecision, Approval: c.Approval, Decision: string(Deny), Source: SourceSystem, Reason: why, Latency: -1}, c)
+	r.settle(c, CallBlocked, "", "Not executed: "+why)
 }
 
 // admissible reports why a frozen call may not run now; "" if it may.
@@ -109,7 +131,15 @@ func (r *run) admissible(tool Tool, c *ToolCall) string {
 
 // start commits that the call runs, then runs it, then notes how it ended.
 func (r *run) start(ctx context.Context, tool Tool, c *ToolCall, reason string) error {
-	t := r.work.Turn
+	r.begin(c, reason)
+	if err := r.flush(ctx); err != nil {
+		return err
+	}
+	return r.finish(ctx, c, r.invoke(ctx, tool, c))
+}
+
+// begin notes that the call runs.
+func (r *run) begin(c *ToolCall, reason string) {
 	c.Status = CallStarted
 	r.step.Calls = append(r.step.Calls, *c)
 	if c.Approval != "" {
@@ -120,28 +150,48 @@ func (r *run) start(ctx context.Context, tool Tool, c *ToolCall, reason string) 
 	shown, _ := r.Mask.Object(c.Args)
 	r.event(EventToolCall, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "args": shown, "args_sha256": c.ArgsSHA256})
 	r.audit(AuditRecord{Kind: AuditToolStarted, Approval: c.Approval, Source: SourceSystem, Rule: c.Rule, Reason: reason, Latency: -1}, c)
-	if err := r.flush(ctx); err != nil {
-		return err
-	}
+}
+
+// outcome is how an execution ended.
+type outcome struct {
+	Result
+	stopped bool // false: it went on although it was told to stop
+	latency time.Duration
+}
+
+// invoke runs a call's tool with the frozen bytes.
+func (r *run) invoke(ctx context.Context, tool Tool, c *ToolCall) outcome {
+	t := r.work.Turn
 	began := time.Now()
-	result := invoke(ctx, tool, Invocation{
+	result, stopped := invoke(ctx, r.Grace, tool, Invocation{
 		Session: t.Session, Turn: t.ID, Call: c.ID, Args: []byte(c.Args), Origin: t.Origin, Approved: c.Approval != ""})
-	c.Latency = time.Since(began)
 	r.Bell.Ring() // it may have queued a message
+	return outcome{result, stopped, time.Since(began)}
+}
+
+// finish notes how a call ended. Where ctx has ended, that is written at once,
+// even though the turn's time is over, and the cause is returned.
+func (r *run) finish(ctx context.Context, c *ToolCall, o outcome) error {
+	if context.Cause(ctx) == ErrLeaseLost {
+		return ErrLeaseLost
+	}
+	c.Latency = o.latency
 	status := CallFailed
 	switch {
-	case result.Success:
+	case !o.stopped:
+		status = CallUnknown
+	case o.Success:
 		status = CallSucceeded
 	case ctx.Err() != nil:
 		status = CallInterrupted
 	}
-	if context.Cause(ctx) == ErrLeaseLost {
-		return ErrLeaseLost
+	r.settle(c, status, Bound(Clean(o.Output), maxStoredOutput), Bound(Clean(o.Error), maxStoredOutput))
+	if !o.stopped {
+		r.Log.ErrorContext(ctx, "tool does not stop and is left alone", "turn", c.Turn, "call", c.ID, "tool", c.Tool)
+		r.post(deafNotice(*c))
 	}
-	r.settle(c, status, Bound(Clean(result.Output), maxStoredOutput), Bound(Clean(result.Error), maxStoredOutput))
 	if ctx.Err() != nil {
-		// What happened must be written even though the turn's time is over.
-		if err := r.flush(context.WithoutCancel(ctx)); err != nil {
+		if err := r.flush(ctx); err != nil {
 			return err
 		}
 		return context.Cause(ctx)
@@ -149,14 +199,31 @@ func (r *run) start(ctx context.Context, tool Tool, c *ToolCall, reason string) 
 	return nil
 }
 
-// invoke runs a tool and turns a panic into a failure.
-func invoke(ctx context.Context, tool Tool, inv Invocation) (result Result) {
-	defer func() {
-		if p := recover(); p != nil {
-			result = Failed(fmt.Sprintf("the tool broke down: %v", p))
-		}
+// invoke runs a tool and turns a panic into a failure. A tool that goes on
+// although ctx ended is not waited for longer than grace: it is then not stopped,
+// and what it does nobody knows. Its goroutine is the one thing of the engine
+// that nothing can wait for.
+func invoke(ctx context.Context, grace time.Duration, tool Tool, inv Invocation) (result Result, stopped bool) {
+	done := make(chan Result, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- Failed(fmt.Sprintf("the tool broke down: %v", p))
+			}
+		}()
+		done <- tool.Run(ctx, inv)
 	}()
-	return tool.Run(ctx, inv)
+	select {
+	case result = <-done:
+		return result, true
+	case <-ctx.Done():
+	}
+	select {
+	case result = <-done:
+		return result, true
+	case <-time.After(grace):
+		return Failed("Unknown: the tool did not stop when it was told to. It may or may not have taken effect"), false
+	}
 }
 
 // settle gives a call its one end. With the last one of a batch the results
@@ -165,7 +232,7 @@ func (r *run) settle(c *ToolCall, status CallStatus, output, errText string) {
 	ran := c.Status == CallStarted
 	c.Status, c.Output, c.Error = status, output, errText
 	r.step.Calls = append(r.step.Calls, *c)
-	shownOut, shownErr := Bound(output, 2000), Bound(errText, 2000)
+	shownOut, shownErr := r.shown(output, 2000), r.shown(errText, 2000)
 	success := strconv.FormatBool(status == CallSucceeded)
 	if ran {
 		ms := strconv.FormatInt(c.Latency.Milliseconds(), 10)
@@ -189,18 +256,28 @@ func (r *run) settle(c *ToolCall, status CallStatus, output, errText string) {
 // closeBatch appends the results of a batch once all its calls have ended.
 func (r *run) closeBatch(batch int) {
 	var results []Message
-	for _, c := range r.work.Calls {
+	for i, c := range r.work.Calls {
 		if c.Batch != batch {
 			continue
 		}
 		if !c.Status.Ended() {
 			return
 		}
-		results = append(results, Message{Role: RoleTool, Turn: c.Turn, CallID: c.ID, Failed: c.Status != CallSucceeded, Text: r.resultText(c)})
+		results = append(results, Message{Role: RoleTool, Turn: c.Turn, CallID: c.ID, Failed: c.Status != CallSucceeded, Text: r.resultText(c) + r.warning(i)})
 	}
 	for _, m := range results {
 		r.say(m)
 	}
+}
+
+// warning stands behind the result of a call that the loop guard let pass with a
+// word to the model.
+func (r *run) warning(at int) string {
+	verdict, why := r.Config.LoopGuard.guard(r.work.Calls, at)
+	if verdict != guardWarn || !r.work.Calls[at].Status.Ran() {
+		return ""
+	}
+	return "\n[clawbot: " + why + "; the next one is blocked]"
 }
 
 // resultText is what the model reads of a call.

@@ -1,8 +1,9 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,20 +16,36 @@ const Mask = "[masked]"
 // secretWords name a secret when they are a word of a key.
 var secretWords = []string{"authorization", "token", "apikey", "password", "passwd", "passphrase", "secret", "credential", "credentials", "cookie", "bearer"}
 
-// secretShapes find secrets in text. Where a shape has a group, only the group is
-// masked.
-var secretShapes = []*regexp.Regexp{
-	regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`),
-	regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})`),
-	regexp.MustCompile(`(?i)\b(?:[a-z0-9_-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|credential|authorization|cookie))["']?\s*[=:]\s*["']?([^\s"'&,;]{4,})`),
-	regexp.MustCompile(`(?i)--?(?:password|passwd|passphrase|secret|token|api[_-]?key)[ =]["']?([^\s"']{4,})`),
+// tokenShapes are secrets by their form alone. The body of a private key is
+// matched closely, so that nothing which follows it is hidden with it.
+var tokenShapes = []*regexp.Regexp{
+	regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----` +
+		`(?:(?:\s|\\[nr])+[A-Za-z-]+: [A-Za-z0-9,.-]+)*` +
+		`(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]{16,})*(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]+)?` +
+		`(?:(?:\s|\\[nr])*-----END [A-Z ]*PRIVATE KEY-----)?`),
 	regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{8,}`),
 	regexp.MustCompile(`\bxapp-[A-Za-z0-9-]{8,}`),
 	regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{16,}`),
 	regexp.MustCompile(`\b(?:ghp|gho|ghu|ghs|ghr|github_pat|glpat)[_-][A-Za-z0-9_]{16,}`),
 	regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`),
 	regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
-	regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@]*:([^\s/@]+)@`),
+}
+
+// A secret in a text ends where a shell would see something else than a plain
+// word begin: what is substituted, piped or redirected is never hidden from the
+// one who has to approve it.
+const (
+	plain       = "(?:[^\\s\"'&,;`|<>(){}$]|\\$+[^\\s\"'&,;`|<>(){}$])"
+	plainInAddr = "(?:[^\\s/@\"'&,;`|<>(){}$]|\\$+[^\\s/@\"'&,;`|<>(){}$])"
+)
+
+// namedShapes are secrets by what stands before them. Where a shape has a group,
+// only the group is masked.
+var namedShapes = []*regexp.Regexp{
+	regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})`),
+	regexp.MustCompile(`(?i)\b(?:[a-z0-9_-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|credential|authorization|cookie))["']?\s*[=:]\s*["']?(?:(?:bearer|basic)\s+)?(` + plain + `{4,})`),
+	regexp.MustCompile(`(?i)--?(?:password|passwd|passphrase|secret|token|api[_-]?key)[ =]["']?(` + plain + `{4,})`),
+	regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@]*:(` + plainInAddr + `+)@`),
 }
 
 // Masker hides secrets in what is shown and recorded. What runs never passes it.
@@ -54,6 +71,17 @@ func NewMasker(known ...string) *Masker {
 
 // Text returns s with secrets masked, and how many were.
 func (m *Masker) Text(s string) (string, int) {
+	s, n := m.Certain(s)
+	for _, re := range namedShapes {
+		s = replaceShape(re, s, &n)
+	}
+	return s, n
+}
+
+// Certain is Text for answers of the model: it masks known values and tokens of
+// well-known forms, and leaves alone what a word before it makes look like a secret,
+// since honest answers are full of those.
+func (m *Masker) Certain(s string) (string, int) {
 	n := 0
 	if m != nil {
 		for _, k := range m.known {
@@ -62,7 +90,7 @@ func (m *Masker) Text(s string) (string, int) {
 			}
 		}
 	}
-	for _, re := range secretShapes {
+	for _, re := range tokenShapes {
 		s = replaceShape(re, s, &n)
 	}
 	return s, n
@@ -93,47 +121,52 @@ func replaceShape(re *regexp.Regexp, s string, n *int) string {
 }
 
 // Object returns a canonical JSON object with secrets masked in its values, by
-// key name and by shape, and how many were. Text that is no JSON object is
-// treated as text.
+// key name and by shape, and how many were. It is an object again and has as many
+// members, whatever was masked. Text that is no JSON object is treated as text.
 func (m *Masker) Object(canonical string) (string, int) {
 	dec := json.NewDecoder(strings.NewReader(canonical))
 	dec.UseNumber()
 	var v map[string]any
-	if err := dec.Decode(&v); err != nil {
+	if err := dec.Decode(&v); err != nil || v == nil {
 		return m.Text(canonical)
 	}
 	n := 0
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(m.value("", v, &n)); err != nil {
-		return Mask, 1
-	}
-	out, err := Canonical(strings.TrimSuffix(b.String(), "\n"))
+	out, err := CanonicalOf(m.value(false, v, &n))
 	if err != nil {
-		return Mask, 1
+		return allMasked, 1
 	}
 	return out, n
 }
 
-func (m *Masker) value(key string, v any, n *int) any {
+// allMasked stands for arguments that cannot be shown; it is an object, as they were.
+const allMasked = `{"arguments":"` + Mask + `"}`
+
+// value masks v; secret says that a key around it names a secret.
+func (m *Masker) value(secret bool, v any, n *int) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		for k, e := range v {
-			shown, c := m.Text(k)
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			name, c := m.Text(k)
 			*n += c
-			out[shown] = m.value(k, e, n)
+			shown := name
+			for i := 2; ; i++ { // two keys that look the same masked are still two
+				if _, taken := out[shown]; !taken {
+					break
+				}
+				shown = fmt.Sprintf("%s (%d)", name, i)
+			}
+			out[shown] = m.value(secret || SecretKey(k), v[k], n)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, e := range v {
-			out[i] = m.value(key, e, n)
+			out[i] = m.value(secret, e, n)
 		}
 		return out
 	case string:
-		if SecretKey(key) && v != "" {
+		if secret && v != "" {
 			*n++
 			return Mask
 		}
@@ -141,11 +174,10 @@ func (m *Masker) value(key string, v any, n *int) any {
 		*n += c
 		return s
 	case json.Number:
-		if SecretKey(key) {
+		if secret {
 			*n++
 			return Mask
 		}
-		return v
 	}
 	return v
 }

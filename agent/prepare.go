@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -45,26 +46,24 @@ func (r *run) prepare(reply ModelReply) error {
 	// its arguments are filled in as the calls are frozen.
 	at := len(r.step.Messages)
 	r.say(message)
+	judged := make([]judgedCall, len(reply.Calls))
+	ends := false // a refusal by the policy ends the turn, so nobody is asked about the rest
+	for i := range judged {
+		c := &r.work.Calls[first+i]
+		judged[i] = r.judge(c, i)
+		message.Calls = append(message.Calls, ProposedCall{ID: c.ID, Tool: toolName(c.Tool), Arguments: cmp.Or(c.Args, "{}")})
+		ends = ends || judged[i].blocked == "" && judged[i].Action == Deny && r.AfterDenial.ends()
+	}
 	seen := map[string]CallID{}
-	for i := first; i < len(r.work.Calls); i++ {
-		c := &r.work.Calls[i]
-		tool, why := r.freeze(c)
-		arguments := "{}"
-		if c.Args != "" {
-			arguments = c.Args
-		}
-		message.Calls = append(message.Calls, ProposedCall{ID: c.ID, Tool: toolName(c.Tool), Arguments: arguments})
-		if why == "" && i-first >= maxCalls {
-			why = fmt.Sprintf("Not executed: at most %d calls are taken from one answer", maxCalls)
-		}
-		if why != "" {
-			r.decided(c, Judgement{Action: Deny, Source: SourceSystem, Reason: why})
-			r.settle(c, CallBlocked, "", why)
+	for i, j := range judged {
+		c, tool := &r.work.Calls[first+i], j.tool
+		if j.blocked != "" {
+			r.settle(c, CallBlocked, "", j.blocked)
 			continue
 		}
-		j := r.Gate.Judge(Question{Tool: tool, Args: []byte(c.Args), Origin: t.Origin, Session: t.Session})
-		c.Rule = j.Rule
-		r.decided(c, j)
+		// The guard comes before consent: nobody is asked about a call that a loop
+		// repeats.
+		verdict, loop := r.Config.LoopGuard.guard(r.work.Calls, first+i)
 		key := strings.ToLower(c.Tool) + "\x00" + c.Args
 		switch earlier, twice := seen[key]; {
 		case j.Action == Deny:
@@ -76,14 +75,19 @@ func (r *run) prepare(reply ModelReply) error {
 				why += ": " + j.Reason
 			}
 			r.settle(c, CallDenied, "", why)
+		case ends:
+			r.settle(c, CallSkipped, "", skippedText)
 		case twice && !tool.Repeatable:
 			r.settle(c, CallDeduplicated, "", fmt.Sprintf("Not executed again: the same call is %s of this answer", earlier))
+		case verdict >= guardBlock:
+			r.event(EventWarning, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "message": loop})
+			r.settle(c, CallBlocked, "", guardBlockedText+loop+". Do something else, or answer without it")
 		case j.Action == Allow:
 			seen[key] = c.ID
 			r.step.Calls = append(r.step.Calls, *c)
 		case j.Action == Ask:
 			seen[key] = c.ID
-			if r.question(c, j, pending) {
+			if r.question(c, j.Judgement, pending) {
 				pending++
 			}
 		case j.Action == AskInput:
@@ -102,6 +106,29 @@ func (r *run) prepare(reply ModelReply) error {
 		}
 	}
 	return nil
+}
+
+// judgedCall is a call with what the policy said, or why it was not asked.
+type judgedCall struct {
+	Judgement
+	tool    Tool
+	blocked string
+}
+
+// judge freezes the nth call of an answer and has it judged.
+func (r *run) judge(c *ToolCall, n int) judgedCall {
+	tool, why := r.freeze(c)
+	if why == "" && n >= maxCalls {
+		why = fmt.Sprintf("Not executed: at most %d calls are taken from one answer", maxCalls)
+	}
+	if why != "" {
+		r.decided(c, Judgement{Action: Deny, Source: SourceSystem, Reason: why})
+		return judgedCall{tool: tool, blocked: why}
+	}
+	j := r.Gate.Judge(Question{Tool: tool, Args: []byte(c.Args), Origin: r.work.Turn.Origin, Session: r.work.Turn.Session})
+	c.Rule = j.Rule
+	r.decided(c, j)
+	return judgedCall{Judgement: j, tool: tool}
 }
 
 // freeze fixes the bytes of a call: decode, fill in, clear, check. It returns the
@@ -153,11 +180,7 @@ func clearMarker(args string, tool Tool) (string, error) {
 			delete(members, name)
 		}
 	}
-	out, err := json.Marshal(members)
-	if err != nil {
-		return "", err
-	}
-	return Canonical(string(out))
+	return CanonicalOf(members)
 }
 
 // question asks people about a call, or settles it if nobody can be asked. It
@@ -207,10 +230,11 @@ func (r *run) question(c *ToolCall, j Judgement, pending int) bool {
 	return true
 }
 
-// refusedBefore finds a no or an expiry for the same tool and bytes in this turn.
+// refusedBefore finds a question about the same tool and bytes in this turn that
+// ended without a yes.
 func (r *run) refusedBefore(c *ToolCall) (Approval, bool) {
 	for _, e := range r.work.Calls {
-		if e.Tool == c.Tool && e.ArgsSHA256 == c.ArgsSHA256 && (e.Status == CallDenied || e.Status == CallExpired) && e.Approval != "" {
+		if e.Tool == c.Tool && e.ArgsSHA256 == c.ArgsSHA256 && (e.Status == CallDenied || e.Status == CallExpired || e.Status == CallUndeliverable) && e.Approval != "" {
 			return r.work.Approvals[e.Approval], true
 		}
 	}
@@ -230,7 +254,8 @@ func (r *run) audit(a AuditRecord, c *ToolCall) {
 	if c.Args != "" {
 		a.Args, _ = r.Mask.Object(c.Args)
 	}
-	a.Reason, _ = r.Mask.Text(Bound(Clean(a.Reason), 2000))
+	a.Tool = r.shown(a.Tool, 200) // a name may be the model's invention
+	a.Reason = r.shown(a.Reason, 2000)
 	r.step.Audit = append(r.step.Audit, a)
 }
 

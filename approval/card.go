@@ -88,10 +88,8 @@ func Draw(a agent.Approval, mask *agent.Masker) agent.Card {
 func Outcome(a agent.Approval) string {
 	at := a.DecidedAt.UTC().Format("2006-01-02 15:04:05 MST")
 	by := agent.VisibleLine(a.DecidedBy.String())
-	for _, v := range a.Votes {
-		if v.Actor == a.DecidedBy && v.Name != "" {
-			by = agent.VisibleLine(v.Name) + " (" + by + ")"
-		}
+	if a.DecidedByName != "" {
+		by = agent.VisibleLine(agent.Bound(a.DecidedByName, 100)) + " (" + by + ")"
 	}
 	if n := len(a.Votes); a.Status == agent.ApprovalApproved && n > 1 {
 		others := make([]string, 0, n)
@@ -131,7 +129,9 @@ func happened(a agent.Approval) string {
 	case agent.CallStarted:
 		return "It is running"
 	case agent.CallApproved:
-		return "It will run now"
+		return "It will run in its turn"
+	case agent.CallBlocked:
+		return "It was not executed, because it was no longer allowed when its turn came"
 	}
 	return "It was not executed"
 }
@@ -167,12 +167,27 @@ func fields(args string, filled []string) (out []agent.CardField, cut bool) {
 		if n := utf8.RuneCountInString(shown); n > 60 {
 			shown, cut = agent.Bound(shown, 60), true
 		}
-		if slices.Contains(filled, name) {
-			shown += " (filled in from this conversation)"
+		if what, ok := filledIn(filled, name); ok {
+			shown += " (" + what + "filled in from this conversation)"
 		}
 		out = append(out, agent.CardField{Name: shown, Value: value, Code: true})
 	}
 	return out, cut
+}
+
+// filledIn reports whether an argument was filled in, or, in what, which of its
+// own members were.
+func filledIn(filled []string, name string) (what string, ok bool) {
+	var members []string
+	for _, f := range filled {
+		if f == name {
+			return "", true
+		}
+		if member, within := strings.CutPrefix(f, name+"."); within {
+			members = append(members, member)
+		}
+	}
+	return strings.Join(members, ", ") + " ", len(members) > 0
 }
 
 func indent(js string) string {

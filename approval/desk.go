@@ -101,6 +101,8 @@ func (d *Desk) person(ctx context.Context, a agent.Approval, c agent.Click) (age
 	if dir == nil {
 		return p, "It cannot be checked who you are, so nothing was decided."
 	}
+	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
+	defer cancel()
 	found, err := dir.Person(ctx, c.Actor, groups(a.Approvers, c.Actor.Channel))
 	if err != nil {
 		d.log.WarnContext(ctx, "approver look-up failed, click refused", "approval", c.Approval, "actor", c.Actor.String(), "err", err)
@@ -110,15 +112,19 @@ func (d *Desk) person(ctx context.Context, a agent.Approval, c agent.Click) (age
 	return found, ""
 }
 
+// lookUpTimeout bounds one question to a directory; a clicker waits for it.
+const lookUpTimeout = 10 * time.Second
+
 // rule is the one decision function: every way in ends here.
 func (d *Desk) rule(a agent.Approval, now time.Time, c agent.Click, p agent.Person, unknown string) Ruling {
-	c.Reason, _ = d.mask.Text(agent.Bound(agent.Clean(c.Reason), 1000))
+	c.Reason, _ = d.mask.Text(agent.Bound(agent.Clean(c.Reason), 8000))
+	c.Reason = agent.Bound(c.Reason, 1000)
 	refuse := func(text string) Ruling {
 		return Ruling{
 			Status:  agent.ApprovalPending,
 			Verdict: agent.Verdict{Status: a.Status, Text: text},
 			Audit: []agent.AuditRecord{d.record(a, agent.AuditClickRefused, agent.AuditRecord{
-				Decision: string(c.Verb), Source: agent.SourcePerson, Actor: c.Actor, Backchannel: c.Backchannel, Reason: text, Latency: now.Sub(a.AskedAt),
+				Decision: attempted(c.Verb), Source: agent.SourcePerson, Actor: c.Actor, Backchannel: c.Backchannel, Reason: text, Latency: now.Sub(a.AskedAt),
 			})},
 		}
 	}
@@ -132,7 +138,7 @@ func (d *Desk) rule(a agent.Approval, now time.Time, c agent.Click, p agent.Pers
 		r := d.expire(a, now)
 		text := "This question expired at " + a.Deadline.UTC().Format("15:04 MST") + " and was not executed. Ask again if it is still wanted."
 		r.Audit = append(r.Audit, refuse(text).Audit...)
-		r.Verdict = agent.Verdict{Status: agent.ApprovalExpired, Text: text}
+		r.Verdict = agent.Verdict{Status: r.Status, Text: text}
 		return r
 	case unknown != "":
 		return refuse(unknown)
@@ -175,7 +181,21 @@ func (d *Desk) approve(a agent.Approval, now time.Time, c agent.Click, p agent.P
 	return r
 }
 
+// attempted is what a refused click was meant to do, as the audit records it.
+func attempted(v agent.Verb) string {
+	switch v {
+	case agent.VerbApprove, agent.VerbDeny:
+		return string(v)
+	}
+	return ""
+}
+
+// expire ends a question whose deadline has passed. One that no platform has
+// confirmed was not left unanswered by anybody: it could not be put.
 func (d *Desk) expire(a agent.Approval, now time.Time) Ruling {
+	if a.CardRef == "" {
+		return d.close(a, now, Ruling{Status: agent.ApprovalUndeliverable, Source: agent.SourceSystem, Reason: "it could not be shown before the deadline"})
+	}
 	return d.close(a, now, Ruling{Status: agent.ApprovalExpired, Source: agent.SourceTimeout, Reason: "nobody decided in time"})
 }
 
@@ -224,6 +244,7 @@ func (d *Desk) Run(ctx context.Context) error {
 	// A question asked by another process can be due before the next deadline
 	// known here, so no wait is longer than this.
 	const poll = 2 * time.Second
+	const least = 10 * time.Millisecond
 	for {
 		wait, err := d.sweep(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -233,7 +254,7 @@ func (d *Desk) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(min(wait, poll)):
+		case <-time.After(min(max(wait, least), poll)):
 		}
 	}
 }
@@ -244,6 +265,7 @@ func (d *Desk) sweep(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	var failed error // one that cannot be ended must not keep the others open
 	for _, a := range overdue {
 		_, err := d.store.Decide(ctx, a.ID, func(a agent.Approval, now time.Time) Ruling {
 			if a.Status != agent.ApprovalPending || now.Before(a.Deadline) {
@@ -252,9 +274,13 @@ func (d *Desk) sweep(ctx context.Context) (time.Duration, error) {
 			return d.expire(a, now)
 		})
 		if err != nil {
-			return 0, err
+			failed = errors.Join(failed, fmt.Errorf("expire approval %s: %w", a.ID, err))
+			continue
 		}
 		d.bell.Ring()
+	}
+	if failed != nil {
+		return 0, failed
 	}
 	return d.store.NextDeadline(ctx)
 }

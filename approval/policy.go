@@ -182,8 +182,8 @@ func (p *Policy) Asking() []Asking {
 
 func matchesAll(glob string) bool { return glob != "" && strings.Trim(glob, "*") == "" }
 
-// Hash identifies the rules: equal hashes decide alike. It is in the audit, so
-// that a decision can be told apart from one under other rules.
+// Hash identifies the rules: equal hashes decide alike. `clawbot doctor` shows
+// it, so that two machines can be compared.
 func (p *Policy) Hash() string { return p.hash }
 
 // hashRules hashes what decides, with the rules in the order in which they are asked.

@@ -1,9 +1,10 @@
 package audit
 
 import (
-	"bytes"
 	"encoding/json"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/clawbot/clawbot/agent"
@@ -24,15 +25,19 @@ func StableArgs(canonical string) (string, error) {
 	if err := dec.Decode(&v); err != nil {
 		return "", err
 	}
-	return encode(stable(v))
+	return agent.CanonicalOf(stable(v))
 }
 
 func stable(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		for k, e := range v {
-			out[clean(k)] = stable(e)
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			key := agent.Clean(k)
+			for _, taken := out[key]; taken; _, taken = out[key] { // two keys stay two
+				key += "\uFFFD"
+			}
+			out[key] = stable(v[k])
 		}
 		return out
 	case []any:
@@ -41,7 +46,7 @@ func stable(v any) any {
 		}
 		return v
 	case string:
-		return clean(v)
+		return agent.Clean(v)
 	case json.Number:
 		n := v.String()
 		if !plainNumber.MatchString(n) || strings.HasPrefix(n, "-0") && strings.Trim(n, "-0.") == "" {
@@ -50,16 +55,4 @@ func stable(v any) any {
 		return v
 	}
 	return v
-}
-
-func clean(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }
-
-func encode(v any) (string, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return "", err
-	}
-	return agent.Canonical(strings.TrimSuffix(b.String(), "\n"))
 }

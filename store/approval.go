@@ -17,7 +17,7 @@ var _ approval.Store = (*DB)(nil)
 const approvalColumns = `SELECT a.id, a.session_id, a.turn_id, a.call_id, a.status, a.channel, a.workspace, a.conversation, a.thread,
 	a.tool, a.args, a.args_sha256, a.request_sha256, a.filled, a.requester, a.requester_name, a.rule, a.why, a.approvers, a.quorum,
 	a.asked_at, a.deadline, a.card_ref, a.decided_at, coalesce(a.decided_by, ''), coalesce(a.source, ''), a.reason, coalesce(a.backchannel, ''),
-	c.status, coalesce(c.latency_ms, 0),
+	c.status, coalesce(c.latency_ms, 0), coalesce((SELECT v.name FROM votes v WHERE v.approval_id = a.id AND v.actor = a.decided_by), ''),
 	(SELECT coalesce(jsonb_agg(jsonb_build_object('actor', v.actor, 'name', v.name, 'at', v.at) ORDER BY v.at), '[]')
 		FROM votes v WHERE v.approval_id = a.id AND v.vote = 'approve')
 	FROM approvals a JOIN tool_calls c ON c.turn_id = a.turn_id AND c.call_id = a.call_id`
@@ -36,7 +36,7 @@ func scanApproval(row pgx.CollectableRow) (agent.Approval, error) {
 	err := row.Scan(&a.ID, &a.Session, &a.Turn, &a.Call, &a.Status, &p.Channel, &p.Workspace, &p.Conversation, &p.Thread,
 		&a.Tool, &a.Args, &a.ArgsSHA256, &a.RequestSHA256, &a.Filled, &requester, &a.RequesterName, &a.Rule, &a.Why, &a.Approvers, &a.Quorum,
 		&a.AskedAt, &a.Deadline, &a.CardRef, &decidedAt, &decidedBy, &a.Source, &a.Reason, &a.Backchannel,
-		&a.CallStatus, &ms, &votes)
+		&a.CallStatus, &ms, &a.DecidedByName, &votes)
 	if decidedAt != nil {
 		a.DecidedAt = *decidedAt
 	}
@@ -157,7 +157,7 @@ func (db *DB) Decide(ctx context.Context, id agent.ApprovalID, rule func(a agent
 		if ruling.Redraw {
 			queueDelivery(b, agent.Delivery{
 				ID: agent.NewID[agent.DeliveryID]("dlv", h.now), Session: session, Turn: a.Turn,
-				Kind: agent.DeliverCard, Place: a.Place, Approval: &a}, "")
+				Kind: agent.DeliverCard, Place: a.Place, Approval: &a}, "", 0)
 		}
 		h.queueHead(b, decided >= 0)
 		res := tx.SendBatch(ctx, b)

@@ -3,15 +3,13 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/clawbot/clawbot/agent"
 )
-
-// deliveryLease is how long a delivery stays with the process that tries it.
-const deliveryLease = time.Minute
 
 // storedCall is how an assistant's call is written in messages.calls.
 type storedCall struct {
@@ -30,9 +28,15 @@ func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Save
 		}
 		b := &pgx.Batch{}
 		queueTurn(b, s.Turn)
-		if err := h.queueMessages(b, s.Messages); err != nil {
+		if s.Steer {
+			if saved.Steered, err = steer(ctx, tx, s.Turn); err != nil {
+				return err
+			}
+		}
+		if err := h.queueMessages(b, append(slices.Clone(s.Messages), saved.Steered...)); err != nil {
 			return err
 		}
+		saved.Stop = h.stop
 		for _, c := range s.Calls {
 			h.queueCall(b, c)
 		}
@@ -52,20 +56,18 @@ func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Save
 			deliveries = append(deliveries, refresh(s.Turn, id, h.now))
 		}
 		// What is older goes first; only with nothing before it may the saver send
-		// its own at once.
-		lease := l.Owner
-		if h.backlog {
-			lease = ""
-		}
-		for _, d := range deliveries {
-			queueDelivery(b, d, lease)
-		}
-		if !h.backlog {
-			saved.Deliveries = deliveries
+		// its own at once, and of those the first.
+		for i, d := range deliveries {
+			if i == 0 && !h.backlog {
+				queueDelivery(b, d, l.Owner, db.lease)
+				saved.Deliveries = deliveries[:1]
+				continue
+			}
+			queueDelivery(b, d, "", 0)
 		}
 		h.queueHead(b, false)
 		if s.Release {
-			b.Queue(`UPDATE sessions SET lease_owner = NULL, leased_until = NULL,
+			b.Queue(`UPDATE sessions SET lease_owner = NULL, leased_until = NULL, claims = 0,
 					runnable_at = CASE WHEN $2 OR wakes <> $3
 						OR ($4 AND EXISTS (SELECT 1 FROM inbox WHERE session_id = $1 AND turn_id IS NULL))
 						THEN now() END
@@ -74,6 +76,23 @@ func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Save
 		return batchErr(tx.SendBatch(ctx, b), b.Len())
 	})
 	return saved, err
+}
+
+// steer takes the session's waiting messages into its turn.
+func steer(ctx context.Context, tx pgx.Tx, t agent.Turn) ([]agent.Message, error) {
+	rows, err := tx.Query(ctx, `WITH taken AS (
+			UPDATE inbox SET turn_id = $2 WHERE session_id = $1 AND turn_id IS NULL RETURNING id, author, author_name, text)
+		SELECT author, author_name, text FROM taken ORDER BY id`, t.Session, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (agent.Message, error) {
+		m := agent.Message{Role: agent.RoleUser, Turn: t.ID}
+		var author string
+		err := row.Scan(&author, &m.AuthorName, &m.Text)
+		m.Author = actorOf(author)
+		return m, err
+	})
 }
 
 func queueTurn(b *pgx.Batch, t agent.Turn) {

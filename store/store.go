@@ -33,7 +33,7 @@ type Config struct {
 	// one transaction only, so few serve many sessions.
 	MaxConns int
 	// LeaseFor is how long a claimed session stays with its worker without being
-	// renewed; 0 means 30 s.
+	// renewed, and a delivery with the process that tries it; 0 means 30 s.
 	LeaseFor time.Duration
 }
 

@@ -22,7 +22,7 @@ func (db *DB) Send(ctx context.Context, inv agent.Invocation, to agent.Place, te
 	b := &pgx.Batch{}
 	queueDelivery(b, agent.Delivery{
 		ID:      agent.DeliveryID(fmt.Sprintf("dlv_%s_%s", inv.Turn, inv.Call)),
-		Session: inv.Session, Turn: inv.Turn, Kind: agent.DeliverText, Place: to, Text: text}, "")
+		Session: inv.Session, Turn: inv.Turn, Kind: agent.DeliverText, Place: to, Text: text}, "", 0)
 	return tidy(batchErr(db.pool.SendBatch(ctx, b), 1))
 }
 

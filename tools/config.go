@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clawbot/clawbot/agent"
 )
 
 // The values of Shell.Sandbox.
@@ -71,24 +73,27 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns what is wrong with the settings, each error with what to
-// write instead. It does not look at the file system.
+// Validate returns every mistake, each an *agent.ConfigError. It does not look
+// at the file system.
 func (c Config) Validate() []error {
 	var errs []error
+	wrong := func(key, format string, args ...any) {
+		errs = append(errs, &agent.ConfigError{Path: "tools." + key, Msg: fmt.Sprintf(format, args...)})
+	}
 	if strings.TrimSpace(c.Workspace) == "" {
-		errs = append(errs, errors.New("tools.workspace is empty: write a directory, for instance ./workspace"))
+		wrong("workspace", "it is blank; write a directory such as ./workspace")
 	}
 	switch c.Shell.Sandbox {
 	case SandboxAuto, SandboxLandlock, SandboxNone:
 	default:
-		errs = append(errs, fmt.Errorf("tools.shell.sandbox is %q: write auto, landlock or none", c.Shell.Sandbox))
+		wrong("shell.sandbox", "%q is unknown; write auto, landlock or none", c.Shell.Sandbox)
 	}
 	if c.Shell.Timeout <= 0 || c.Shell.Timeout > MaxShellTimeout {
-		errs = append(errs, fmt.Errorf("tools.shell.timeout is %v: write a time above 0 and up to %v, for instance 60s", c.Shell.Timeout, MaxShellTimeout))
+		wrong("shell.timeout", "%v is no time for a command; write one above 0 and up to %v, for instance 60s", c.Shell.Timeout, MaxShellTimeout)
 	}
 	for i, entry := range c.HTTPFetch.AllowHosts {
 		if _, err := parseHostRule(entry); err != nil {
-			errs = append(errs, fmt.Errorf("tools.http_fetch.allow_hosts[%d]: %w", i, err))
+			wrong(fmt.Sprintf("http_fetch.allow_hosts[%d]", i), "%v", err)
 		}
 	}
 	return errs

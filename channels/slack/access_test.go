@@ -126,7 +126,7 @@ func TestEventsOfOtherInstallationsAreDropped(t *testing.T) {
 
 // F42: a look-up that fails refuses, and Slack sends the message again.
 func TestF42_FailedLookup(t *testing.T) {
-	b := start(t)
+	b := start(t, quick)
 	b.Fail("users.info", 1, slacktest.Status(503))
 	b.Fail("users.info", 1, slacktest.Hangup())
 	b.Say("C0001", "U0001", m+" hi", slacktest.OnlyMention())

@@ -131,7 +131,6 @@ type settings struct {
 	cfg   Config
 	slack []slacktest.Option
 	http  bool // HTTP mode instead of Socket Mode
-	lax   bool // violations do not fail the test
 	idle  bool // do not run the adapter
 }
 
@@ -141,11 +140,7 @@ func start(t *testing.T, change ...func(*settings)) *bench {
 	for _, f := range change {
 		f(&st)
 	}
-	opts := append([]slacktest.Option{slacktest.WithWaitTimeout(20 * time.Second)}, st.slack...)
-	if !st.lax {
-		opts = append(opts, slacktest.Strict())
-	}
-	s := slacktest.Start(t, opts...)
+	s := slacktest.Start(t, append([]slacktest.Option{slacktest.WithWaitTimeout(20 * time.Second), slacktest.Strict()}, st.slack...)...)
 	b := &bench{Server: s, t: t, log: &logbook{}, in: &inlet{
 		keys: map[string]bool{}, sessions: map[agent.Place]bool{}, cards: map[agent.ApprovalID]agent.Card{},
 	}}
@@ -181,6 +176,11 @@ func start(t *testing.T, change ...func(*settings)) *bench {
 			b.front.Close()
 		}
 		transport.CloseIdleConnections()
+		for _, call := range b.Calls("") {
+			if _, known := scopesByMethod[call.Method]; !known && call.Method != "response_url" {
+				t.Errorf("%s is called and the manifest does not know it", call.Method)
+			}
+		}
 		if strings.Contains(b.log.String(), "panic") {
 			t.Errorf("a handler panicked:\n%s", b.log)
 		}
@@ -240,7 +240,11 @@ func (b *bench) wait(n int) []agent.Inbound {
 }
 
 func withHTTP(s *settings) { s.http = true }
-func withAll(s *settings)  { s.cfg.Trigger = TriggerAll }
+
+// quick makes Slack impatient, for tests in which nothing is acknowledged.
+func quick(s *settings) { s.slack = append(s.slack, slacktest.WithAckTimeout(500*time.Millisecond)) }
+
+func withAll(s *settings) { s.cfg.Trigger = TriggerAll }
 
 func withSlack(o ...slacktest.Option) func(*settings) {
 	return func(s *settings) { s.slack = append(s.slack, o...) }

@@ -246,19 +246,14 @@ func shorten(s string, most int) string {
 // been made visible where the card was drawn; this catches what was not, since
 // one field forgotten would be enough.
 func shown(s string) string {
-	clean := true
-	for _, r := range s {
-		if agent.Hidden(r) && r != '\n' && r != '\t' || r == '\uFFFD' {
-			clean = false
-			break
-		}
-	}
-	if clean {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	hides := func(r rune) bool { return agent.Hidden(r) && r != '\n' && r != '\t' }
+	if strings.IndexFunc(s, hides) < 0 {
 		return s
 	}
 	var out strings.Builder
-	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
-		if agent.Hidden(r) && r != '\n' && r != '\t' {
+	for _, r := range s {
+		if hides(r) {
 			fmt.Fprintf(&out, `\u{%X}`, r)
 		} else {
 			out.WriteRune(r)

@@ -19,22 +19,22 @@ func good() Config {
 }
 
 func TestConfigSaysWhatIsWrong(t *testing.T) {
-	if err := good().Validate(); err != nil {
-		t.Fatal(err)
+	if errs := good().Validate(); errs != nil {
+		t.Fatal(errs)
 	}
 	for want, change := range map[string]func(*Config){
-		"SLACK_BOT_TOKEN is blank":         func(c *Config) { c.Secrets.BotToken = " " },
-		"belongs in SLACK_APP_TOKEN":       func(c *Config) { c.Secrets.BotToken = "xapp-x" },
-		"SLACK_SIGNING_SECRET is blank":    func(c *Config) { c.Secrets.SigningSecret = " \n" },
-		"SLACK_APP_TOKEN is no app token":  func(c *Config) { c.Secrets.AppToken = "xoxb-x" },
-		"set one of them":                  func(c *Config) { c.Secrets.AppToken, c.Secrets.SigningSecret = "", "" },
-		"SLACK_API_URL":                    func(c *Config) { c.APIURL = "slack" },
-		"nobody could speak":               func(c *Config) { c.Allow.Users = nil },
-		"is no person on Slack":            func(c *Config) { c.Allow.Users = []string{"discord:1/2"} },
-		"no channel would be heard":        func(c *Config) { c.Allow.Channels = nil },
-		"write mention or all":             func(c *Config) { c.Trigger = "always" },
-		"approval_channel is not built":    func(c *Config) { c.ApprovalChannel = "C0001" },
-		"channels.slack.connections is 11": func(c *Config) { c.Connections = 11 },
+		"SLACK_BOT_TOKEN is blank":              func(c *Config) { c.Secrets.BotToken = " " },
+		"belongs in SLACK_APP_TOKEN":            func(c *Config) { c.Secrets.BotToken = "xapp-x" },
+		"SLACK_SIGNING_SECRET is blank":         func(c *Config) { c.Secrets.SigningSecret = " \n" },
+		"SLACK_APP_TOKEN is no app token":       func(c *Config) { c.Secrets.AppToken = "xoxb-x" },
+		"set one of them":                       func(c *Config) { c.Secrets.AppToken, c.Secrets.SigningSecret = "", "" },
+		"SLACK_API_URL":                         func(c *Config) { c.APIURL = "slack" },
+		"nobody could speak":                    func(c *Config) { c.Allow.Users = nil },
+		"is no person on Slack":                 func(c *Config) { c.Allow.Users = []string{"discord:1/2"} },
+		"no channel would be heard":             func(c *Config) { c.Allow.Channels = nil },
+		"write mention or all":                  func(c *Config) { c.Trigger = "always" },
+		"approval_channel: it is not available": func(c *Config) { c.ApprovalChannel = "C0001" },
+		"channels.slack.connections: 11":        func(c *Config) { c.Connections = 11 },
 	} {
 		c := good()
 		change(&c)

@@ -331,7 +331,7 @@ func TestTriggerAll(t *testing.T) {
 
 func TestNotStoredIsNotAcknowledged(t *testing.T) {
 	bothWays(t, func(t *testing.T, how func(*settings)) {
-		b := start(t, how)
+		b := start(t, how, quick)
 		b.in.onReceive = func(context.Context, agent.Inbound) error {
 			if b.in.attempts() < 3 {
 				return errors.New("database is away")
@@ -360,7 +360,7 @@ func TestStoreHangs(t *testing.T) {
 }
 
 func TestPanicInTheEngineIsNoCrash(t *testing.T) {
-	b := start(t)
+	b := start(t, quick)
 	b.in.onReceive = func(context.Context, agent.Inbound) error {
 		if b.in.attempts() == 1 {
 			panic("boom")

@@ -68,10 +68,17 @@ func TestF18_ReplyGoesToTheThread(t *testing.T) {
 
 func TestF24_F25_LongReplyIsSplit(t *testing.T) {
 	b := start(t)
-	said := b.Say("C0001", "U0001", m+" hi")
-	for _, md := range []string{strings.Repeat("x", 4001), strings.Repeat("word ", 1000), strings.Repeat("<&>", 1500), "```go\n" + strings.Repeat("a := \"<b>\"\n", 500) + "```"} {
+	delivery := 0
+	for _, md := range []string{strings.Repeat("x", 8001), strings.Repeat("word ", 1000), strings.Repeat("<&>", 1500), "```go\n" + strings.Repeat("a := \"<b>\"\n", 500) + "```"} {
 		shown := ""
-		for _, msg := range b.send(place(said), md) {
+		delivery++
+		to := agent.Place{Conversation: b.AddChannel(slacktest.Channel{Members: []string{slacktest.BotUserID}})}
+		for _, part := range b.a.Split(md) { // one delivery: one key for all parts, and some read the same
+			ref, err := b.a.Post(t.Context(), to, agent.Post{Key: agent.DeliveryID(fmt.Sprintf("dlv_%d", delivery)), Text: part})
+			if err != nil {
+				t.Fatal(err)
+			}
+			msg, _ := b.Message(to.Conversation, ref)
 			if n := units(msg.Text); n > 4000 {
 				t.Errorf("%d characters", n)
 			}
@@ -120,10 +127,10 @@ func TestF29_F30_NothingPings(t *testing.T) {
 }
 
 func TestErrorsSayWhetherToTryAgain(t *testing.T) {
-	b := start(t, func(s *settings) { s.lax = true })
-	said := b.Say("C0001", "U0001", m+" hi")
+	b := start(t)
 	post := func() *agent.SendError {
-		_, err := b.a.Post(t.Context(), place(said), agent.Post{Text: "hello"})
+		to := agent.Place{Conversation: b.AddChannel(slacktest.Channel{Members: []string{slacktest.BotUserID}})}
+		_, err := b.a.Post(t.Context(), to, agent.Post{Text: "hello"})
 		return sendErr(t, err)
 	}
 	for _, code := range []string{
@@ -260,6 +267,40 @@ func sampleCard() agent.Card {
 		Facts:  []agent.CardField{{Name: "Asked by", Value: "Ana (slack:T0001/U0001)"}, {Name: "Rule", Value: "shell-asks"}, {Name: "SHA-256", Value: agent.SHA256("x")[:16]}},
 		Full:   `{"command":"…"}`, Masked: 2,
 		Buttons: []agent.Button{{Verb: agent.VerbApprove, Label: "Approve"}, {Verb: agent.VerbDeny, Label: "Deny"}, {Verb: agent.VerbDetails, Label: "Details"}},
+	}
+}
+
+// A card is posted once under its key, also if the caller forgot that it was.
+func TestCardIsPostedOnce(t *testing.T) {
+	b := start(t)
+	card := sampleCard()
+	to := agent.Place{Conversation: "C0001"}
+	first, err := b.a.Post(t.Context(), to, agent.Post{Key: "dlv_1", Card: &card})
+	if err != nil {
+		t.Fatal(err)
+	}
+	card.Outcome, card.Buttons = "Expired.", nil
+	again, err := b.a.Post(t.Context(), to, agent.Post{Key: "dlv_1", Card: &card})
+	if err != nil || again != first {
+		t.Errorf("%s and %s, %v", first, again, err)
+	}
+	if msg, _ := b.Message("C0001", first); !strings.Contains(msg.Shown, "Expired.") || len(b.Thread("C0001", "")) != 1 {
+		t.Errorf("%s", b.Render("C0001", ""))
+	}
+}
+
+// Golden: an answer with everything models write.
+func TestAnswerGolden(t *testing.T) {
+	b := start(t)
+	said := b.Say("C0001", "U0001", m+" how?")
+	b.send(place(said), "# Steps\n\nDo **this**, see [the docs](https://docs.example/a?b=1&c=2):\n\n1. first\n2. second\n   - detail\n\n```sh\n  ls -l | grep '<x>' && echo \"**\"\n```\n\n> quoted\n> <!here>\n\n| a | b |\n|---|---|\n| 1 | 22 |\n\nDone.")
+	want := "#general\nAna: @clawbot how?\n  clawbot: Steps\n\n      Do this, see the docs ({link https://docs.example/a?b=1&c=2}):\n" +
+		"      1. first\n      2. second\n        - detail\n" +
+		"      ```\n        ls -l | grep '<x>' && echo \"**\"\n      ```\n" +
+		"      > quoted\n      > <!here>\n" +
+		"      ```\n      a | b\n      --+---\n      1 | 22\n      ```\n      Done.\n"
+	if got := b.Render("C0001", said.TS); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"bytes"
 	"net/url"
 	"strconv"
 	"strings"
@@ -51,7 +52,7 @@ var markdown = goldmark.New(goldmark.WithExtensions(
 	extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http:", "https:"})),
 )).Parser()
 
-// maxNesting bounds lists and quotes, for people and against hostile texts.
+// maxNesting bounds how far lists and quotes are indented.
 const maxNesting = 8
 
 // plain is a text without characters that Slack or a terminal may choke on.
@@ -168,42 +169,51 @@ func (b *builder) gap() {
 // blocks writes the blocks inside n.
 func (b *builder) blocks(n ast.Node, depth int) {
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-		switch c := c.(type) {
-		case *ast.Heading:
-			b.gap()
-			b.inlines(c, style{Bold: true})
-		case *ast.Paragraph, *ast.TextBlock:
-			b.gap()
-			b.inlines(c, style{})
-		case *ast.List:
-			b.flush()
-			b.list(c, depth)
-		case *ast.FencedCodeBlock:
-			b.code(info(c, b.src) + lines(c, b.src))
-		case *ast.CodeBlock:
-			b.code(lines(c, b.src))
-		case *ast.Blockquote:
-			b.quote(c)
-		case *extast.Table:
-			b.code(table(c, b.src))
-		case *ast.ThematicBreak:
-			b.gap()
-			b.write("───", style{})
-		case *ast.HTMLBlock:
-			b.gap()
-			html := lines(c, b.src)
-			if c.HasClosure() {
-				html += string(c.ClosureLine.Value(b.src))
-			}
-			b.write(strings.TrimRight(html, "\n"), style{})
-		case *ast.LinkReferenceDefinition:
-			b.gap()
-			b.write("["+string(c.Label)+"]: ", style{})
-			b.link(string(c.Destination), style{})
-		default:
-			b.blocks(c, depth)
-		}
+		b.block(c, depth)
 	}
+}
+
+func (b *builder) block(n ast.Node, depth int) {
+	switch n := n.(type) {
+	case *ast.Heading:
+		b.gap()
+		b.inlines(n, style{Bold: true})
+	case *ast.Paragraph, *ast.TextBlock:
+		b.gap()
+		b.inlines(n, style{})
+	case *ast.List:
+		b.flush()
+		b.list(n, depth)
+	case *ast.FencedCodeBlock:
+		b.code(info(n, b.src) + lines(n, b.src))
+	case *ast.CodeBlock:
+		b.code(lines(n, b.src))
+	case *ast.Blockquote:
+		b.quote(n)
+	case *extast.Table:
+		b.code(table(n, b.src))
+	case *ast.ThematicBreak:
+		b.gap()
+		b.write("───", style{})
+	case *ast.HTMLBlock:
+		b.gap()
+		b.write(html(n, b.src), style{})
+	case *ast.LinkReferenceDefinition:
+		b.gap()
+		b.write("["+string(n.Label)+"]: ", style{})
+		b.link(string(n.Destination), style{})
+	default:
+		b.blocks(n, depth)
+	}
+}
+
+// html is the source of an HTML block, which is text to us.
+func html(n *ast.HTMLBlock, src []byte) string {
+	s := lines(n, src)
+	if n.HasClosure() {
+		s += string(n.ClosureLine.Value(src))
+	}
+	return strings.TrimRight(s, "\n")
 }
 
 func (b *builder) code(s string) {
@@ -228,8 +238,7 @@ func (b *builder) quote(n ast.Node) {
 // blocks.
 func (b *builder) flat(n ast.Node, prefix string, depth int) {
 	if depth > maxNesting {
-		b.write(prefix+"…", style{})
-		return
+		prefix = "" // deeper ones do not move further to the right
 	}
 	item := 0
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
@@ -276,7 +285,7 @@ func (b *builder) one(c ast.Node, prefix string, depth int) {
 	case *extast.Table:
 		b.write(table(c, b.src), style{Code: true})
 	case *ast.HTMLBlock:
-		b.write(strings.TrimSuffix(lines(c, b.src), "\n"), style{})
+		b.write(html(c, b.src), style{})
 	case *ast.ThematicBreak:
 		b.write("───", style{})
 	case *ast.Heading:
@@ -333,7 +342,7 @@ func (b *builder) list(l *ast.List, depth int) {
 				add()
 				cur = nil
 				one := &builder{src: b.src}
-				one.blocks(wrap(c), depth)
+				one.block(c, depth)
 				one.flush()
 				b.out = append(b.out, one.out...)
 				b.seen = b.seen || one.seen
@@ -342,16 +351,6 @@ func (b *builder) list(l *ast.List, depth int) {
 		add()
 	}
 }
-
-// wrap puts a single block under a parent of its own.
-func wrap(c ast.Node) ast.Node {
-	return only{Node: c}
-}
-
-// only is a node that has one child.
-type only struct{ ast.Node }
-
-func (o only) FirstChild() ast.Node { return o.Node }
 
 // inlines writes the text inside n.
 func (b *builder) inlines(n ast.Node, st style) {
@@ -533,6 +532,9 @@ func table(t *extast.Table, src []byte) string {
 			}
 			widths[len(row)] = max(widths[len(row)], min(units(text), 40))
 			row = append(row, text)
+			if c.NextSibling() == nil {
+				row = append(row, surplus(c, src)...)
+			}
 		}
 		rows = append(rows, row)
 	}
@@ -543,7 +545,10 @@ func table(t *extast.Table, src []byte) string {
 			if j > 0 {
 				line += " | "
 			}
-			line += cell + strings.Repeat(" ", max(0, widths[j]-units(cell)))
+			line += cell
+			if j < len(widths) {
+				line += strings.Repeat(" ", max(0, widths[j]-units(cell)))
+			}
 		}
 		out.WriteString(strings.TrimRight(line, " ") + "\n")
 		if i == 0 {
@@ -557,4 +562,20 @@ func table(t *extast.Table, src []byte) string {
 		}
 	}
 	return out.String()
+}
+
+// surplus is what follows the last cell of a row: cells beyond the columns of
+// the table, which the parser drops.
+func surplus(last ast.Node, src []byte) []string {
+	if last.Lines().Len() == 0 {
+		return nil
+	}
+	rest := src[last.Lines().At(0).Stop:]
+	if i := bytes.IndexByte(rest, '\n'); i >= 0 {
+		rest = rest[:i]
+	}
+	if s := strings.Trim(string(rest), "| \t"); s != "" {
+		return []string{s}
+	}
+	return nil
 }

@@ -90,6 +90,10 @@ func TestMarkdownBecomesRichText(t *testing.T) {
 		{"list", "- a\n- b\n  - c\n    1. d\n- e", "- a\n- b\n  - c\n    1. d\n- e"},
 		{"ordered from 3", "3. a\n4. b", "3. a\n4. b"},
 		{"code in list", "1. a\n   ```\n   x\n   ```\n2. b", "1. a\n[[x]]\n2. b"},
+		{"code between texts in list", "- a\n\n  ```\n  x\n  ```\n\n  b\n- c", "- a\n[[x]]\n- b\n- c"},
+		{"quote in list", "- a\n  > q\n- b", "- a\n> q\n- b"},
+		{"empty item", "- \n- a", "- a"},
+		{"deep", strings.Repeat("> ", 40) + "x", "> x"},
 		{"quote", "> a\n> **b**\n>\n> - c", "> a\n*b*\n• c"},
 		{"table", "| a | bb |\n|---|---|\n| ccc | d |", "[[a   | bb\n----+---\nccc | d]]"},
 		{"html", "<b>x</b> <script>", "<b>x</b> <script>"},
@@ -134,6 +138,28 @@ func TestRenderingIsLiteral(t *testing.T) {
 		}
 		if strings.Contains(string(doc), `"text":""`) || strings.Contains(string(doc), `"elements":[]`) || strings.Contains(string(doc), `"elements":null`) {
 			t.Fatalf("%q has an empty element: %s", md, doc)
+		}
+	})
+}
+
+// Whatever the markup, every word is shown.
+func TestRenderingLosesNoWord(t *testing.T) {
+	shape := rapid.SampledFrom([]string{
+		"%s", "**%s**", "_%s_", "`%s`", "~~%s~~", "# %s\n", "\n- %s", "\n  - %s", "\n1. %s", "\n> %s", "\n> - %s", "\n> > %s", "\n\n%s\n\n",
+		"\n```\n%s\n```\n", "\n    %s\n", "\n- a\n\n  ```\n  %s\n  ```\n", "[%s](https://a.example)", "[l](https://a.example/%s)", "![%s](u)",
+		"<b>%s</b>", "\n<div>\n%s\n</div>\n", "\n| %s | b |\n|---|---|\n| c | d |\n", "| %s |", "\n|---|\n", "<!-- %s -->", "\n***\n%s", "\n===\n%s",
+		"<https://b.example/%s>", "https://c.example/%s ", "\n[%s]: https://d.example\n", "\n> ```\n> %s\n> ```\n", "\\%s", "&amp;%s;", "\n```%s and more\n", "<![CDATA[%s", "<?%s",
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		md, n := "", rapid.IntRange(1, 25).Draw(t, "n")
+		for i := range n {
+			md += fmt.Sprintf(strings.ReplaceAll(shape.Draw(t, "shape"), "%s", "%[1]s"), fmt.Sprintf("w%02dw", i))
+		}
+		got := sketch(markdownBlocks(md, ""))
+		for i := range n {
+			if w := fmt.Sprintf("w%02dw", i); strings.Contains(md, w) && !strings.Contains(got, w) {
+				t.Fatalf("%s is missing\n%q\n%s", w, md, got)
+			}
 		}
 	})
 }

@@ -71,8 +71,10 @@ func (s *splitter) next() string {
 	if fit == len(s.lines) {
 		return s.take(fit, "")
 	}
-	if n := s.cut(fit); n > 0 {
-		return s.take(n, "")
+	for n := s.cut(fit); n > 0; n-- {
+		if s.fits(s.lines[:n]) { // fewer lines may be longer: their fence is still open
+			return s.take(n, "")
+		}
 	}
 	// Not even one line fits, or only the line that opens a fence: cut the next.
 	head := s.headOf(fit)
@@ -220,7 +222,8 @@ func (s *splitter) cut(fit int) int {
 }
 
 // headOf is the longest beginning of line n that fits behind the lines before
-// it, cut behind a space or else between characters; at least one character.
+// it, cut behind a space or else between characters. Where there are no lines
+// before it, it is at least one character.
 func (s *splitter) headOf(n int) string {
 	line := s.lines[n]
 	before := slices.Clone(s.lines[:n])
@@ -232,7 +235,10 @@ func (s *splitter) headOf(n int) string {
 		ends = append(ends, i+utf8.RuneLen(r))
 	}
 	k := search(len(ends), func(k int) bool { return k == 0 || s.fits(append(before, line[:ends[k-1]])) })
-	if k == 0 {
+	switch {
+	case k == 0 && n > 0:
+		return "" // the lines before take all the room
+	case k == 0:
 		return line[:boundaryAfter(line)]
 	}
 	end := ends[k-1]
@@ -240,7 +246,17 @@ func (s *splitter) headOf(n int) string {
 		return line
 	}
 	if space := strings.LastIndexAny(line[:end], " \t"); space+1 > end/2 && !Blank(line[:space]) {
-		return line[:space+1]
+		end = space + 1
+	} else {
+		end = boundaryBefore(line, end)
 	}
-	return line[:boundaryBefore(line, end)]
+	// A shorter beginning may be longer as it is sent: a code span that lost its
+	// end looks like a fence.
+	for end > 0 && !s.fits(append(before, line[:end])) {
+		end = boundaryBefore(line, end*3/4)
+	}
+	if end == 0 && n == 0 {
+		end = boundaryAfter(line)
+	}
+	return line[:end]
 }

@@ -106,7 +106,7 @@ func (a *app) checkSandbox(r *report) {
 	switch {
 	case !a.Tools.Shell.Enabled:
 		r.line("ok", "sandbox", "the shell is off")
-	case a.Tools.Shell.Sandbox == "none":
+	case a.Tools.Shell.Sandbox == tools.SandboxNone:
 		r.line("warn", "sandbox", "the shell is on without a sandbox (tools.shell.sandbox: none)")
 	case status.Sandbox == tools.SandboxNone:
 		r.line("fail", "sandbox", "%s", status.Reason)

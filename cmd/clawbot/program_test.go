@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +28,21 @@ import (
 
 // buildFlags are those of the tests, so that the program is checked for races too.
 var buildFlags []string
+
+// patience is how long anything may take before a test gives up. It is long,
+// since tests share the machine with builds; no test waits for it to pass.
+const patience = time.Minute
+
+// TestMain runs more tests at once than there are processors: most of their time
+// is waiting for other processes.
+func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "6")
+	status := m.Run()
+	if path, err := binary(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(status)
+}
 
 // binary builds the program once for all tests.
 var binary = sync.OnceValues(func() (string, error) {
@@ -54,9 +71,10 @@ type world struct {
 }
 
 // newWorld makes a world; yaml is the settings file, or empty.
-func newWorld(t *testing.T, yaml string) *world {
+func newWorld(t *testing.T, yaml string, opts ...slacktest.Option) *world {
 	t.Helper()
-	w := &world{t: t, slack: slacktest.Start(t, slacktest.Strict()), model: modeltest.Start(t), db: pgtest.Empty(t), dir: t.TempDir(), yaml: yaml}
+	opts = append([]slacktest.Option{slacktest.Strict(), slacktest.WithWaitTimeout(patience)}, opts...)
+	w := &world{t: t, slack: slacktest.Start(t, opts...), model: modeltest.Start(t), db: pgtest.Empty(t), dir: t.TempDir(), yaml: yaml}
 	config := filepath.Join(w.dir, "clawbot.yaml")
 	if err := os.WriteFile(config, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
@@ -77,7 +95,7 @@ type program struct {
 	out  *lockedBuffer
 	done chan struct{}
 	err  error
-	gone func() // waits until Slack has noticed the end
+	w    *world
 }
 
 // lockedBuffer collects output while others read it.
@@ -112,7 +130,7 @@ func (w *world) command(args ...string) *exec.Cmd {
 // start runs the program until the test ends or stop or kill.
 func (w *world) start(args ...string) *program {
 	w.t.Helper()
-	p := &program{t: w.t, cmd: w.command(args...), out: &lockedBuffer{}, done: make(chan struct{}), gone: func() {}}
+	p := &program{t: w.t, cmd: w.command(args...), out: &lockedBuffer{}, done: make(chan struct{}), w: w}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	if err := p.cmd.Start(); err != nil {
 		w.t.Fatal(err)
@@ -144,9 +162,6 @@ func (w *world) serve() *program {
 	w.t.Helper()
 	before := w.slack.Connections()
 	p := w.start("serve")
-	p.gone = func() {
-		w.waitFor("Slack has noticed the end", func() bool { return w.slack.Connections() <= before })
-	}
 	w.waitFor("the program is connected to Slack", func() bool { return w.slack.Connections() > before })
 	return p
 }
@@ -170,9 +185,19 @@ func (p *program) stop() {
 
 // kill ends the program as a power cut does.
 func (p *program) kill() {
+	p.t.Helper()
+	before := p.w.slack.Connections()
 	p.cmd.Process.Kill()
 	<-p.done
-	p.gone()
+	p.w.waitFor("Slack has noticed the end", func() bool { return before == 0 || p.w.slack.Connections() < before })
+	// Its leases run out at once, so that no test has to wait for half a minute.
+	owner := regexp.MustCompile(`clawbot started.* owner=(\S+)`).FindStringSubmatch(p.out.String())
+	if owner == nil {
+		return
+	}
+	for _, table := range []string{"sessions", "deliveries"} {
+		p.w.exec(`UPDATE `+table+` SET leased_until = now() WHERE lease_owner = $1`, owner[1])
+	}
 }
 
 // addr waits for the address that the program listens on.
@@ -220,7 +245,7 @@ func (w *world) must(args ...string) string {
 // waitFor polls until ok; what happens outside has no other signal.
 func (w *world) waitFor(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(patience)
 	for !ok() {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("waited in vain until %s", what)
@@ -263,6 +288,96 @@ func (w *world) query(sql string, args ...any) string {
 		w.t.Fatal(err)
 	}
 	return out.String()
+}
+
+// exec runs a statement that returns nothing.
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, w.db)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, sql, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// want compares the rows of a statement.
+func (w *world) want(rows, sql string, args ...any) {
+	w.t.Helper()
+	if got := w.query(sql, args...); got != rows {
+		w.t.Errorf("%s\n%swant\n%s", sql, got, rows)
+	}
+}
+
+// eventually waits until a statement returns these rows.
+func (w *world) eventually(rows, sql string, args ...any) {
+	w.t.Helper()
+	got := ""
+	defer func() {
+		if w.t.Failed() && got != rows {
+			w.t.Logf("the rows are\n%s", got)
+		}
+	}()
+	w.waitFor("the rows of "+sql+" are "+rows, func() bool { got = w.query(sql, args...); return got == rows })
+}
+
+// settled waits until every event is acknowledged, no message waits, no turn runs
+// and nothing is left to send. Afterwards a test may look for what must not be.
+func (w *world) settled() {
+	w.t.Helper()
+	w.slack.WaitIdle(w.t)
+	w.eventually("0 0 0\n", `SELECT (SELECT count(*) FROM inbox WHERE turn_id IS NULL),
+		(SELECT count(*) FROM turns WHERE status = 'running'), (SELECT count(*) FROM deliveries WHERE state = 'due')`)
+}
+
+// ask has Ana mention the bot in #general.
+func (w *world) ask(text string) slacktest.Message {
+	w.t.Helper()
+	return w.slack.Say("C0001", "U0001", slacktest.Mention+" "+text)
+}
+
+// card waits for an open card in a thread of #general.
+func (w *world) card(thread slacktest.Message) slacktest.Message {
+	w.t.Helper()
+	return w.slack.WaitMessage(w.t, thread.Channel, thread.Root(), func(m slacktest.Message) bool { return m.HasButton("Approve") })
+}
+
+// click clicks and fails the test if the click is not taken.
+func (w *world) click(user string, card slacktest.Message, button string, how ...slacktest.How) {
+	w.t.Helper()
+	if err := w.slack.Click(user, card, button, how...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// closed waits until a card shows text and has no buttons.
+func (w *world) closed(card slacktest.Message, text string) slacktest.Message {
+	w.t.Helper()
+	return w.slack.WaitMessage(w.t, card.Channel, card.Root(), func(m slacktest.Message) bool {
+		return m.TS == card.TS && len(m.Buttons) == 0 && strings.Contains(m.Shown, text)
+	})
+}
+
+// said lists what the bot has said in a thread for all to see, cards left out.
+func (w *world) said(thread slacktest.Message) []string {
+	var out []string
+	for _, m := range w.slack.Thread(thread.Channel, thread.Root()) {
+		if m.FromBot() && m.EphemeralTo == "" && !strings.Contains(m.Shown, "SHA-256: ") {
+			out = append(out, m.Shown)
+		}
+	}
+	return out
+}
+
+// whispered waits until a person has been told something alone.
+func (w *world) whispered(user, text string) {
+	w.t.Helper()
+	w.waitFor(user+" is told "+text, func() bool {
+		return slices.ContainsFunc(w.slack.Ephemerals(user), func(m slacktest.Message) bool { return strings.Contains(m.Shown, text) })
+	})
 }
 
 // get fetches a path of the program.

@@ -20,6 +20,7 @@ approval:
 // clicked by the wrong and the right person, run once, answered in the thread,
 // and all of it found in Postgres.
 func TestFromMessageToAuditedRunAcrossSIGKILL(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, approverYAML)
 	w.model.Reply(
 		modeltest.Call("write_file", `{"path":"plan.txt","content":"ship it"}`),

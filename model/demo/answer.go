@@ -94,7 +94,7 @@ func reason(text string) string {
 
 // shown bounds a result and fences it if it has several lines.
 func shown(text string) string {
-	text = strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", ""))
+	text = strings.TrimSpace(agent.Clean(text))
 	if text == "" {
 		return "(no output)"
 	}

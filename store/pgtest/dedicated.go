@@ -110,7 +110,7 @@ func startPrivate(ctx context.Context, place func() string, settings map[string]
 
 // discard removes the directory of a server that has ended.
 func (p private) discard() error {
-	return errors.Join(pgserver.Discard(filepath.Join(p.dir, dataDir)), os.RemoveAll(p.dir), p.lock.Close())
+	return errors.Join(remove(context.Background(), p.dir), p.lock.Close())
 }
 
 // claimDir makes a directory whose lock tells [sweep] that its test still
@@ -120,7 +120,7 @@ func (i installation) claimDir(ctx context.Context) (string, *os.File, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	door, err := lockFile(filepath.Join(home, guardLock), unix.LOCK_EX)
+	door, err := awaitLock(ctx, filepath.Join(home, guardLock))
 	if err != nil {
 		return "", nil, err
 	}
@@ -132,7 +132,7 @@ func (i installation) claimDir(ctx context.Context) (string, *os.File, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	lock, err := lockFile(filepath.Join(dir, guardLock), unix.LOCK_EX|unix.LOCK_NB)
+	lock, err := pgserver.Lock(filepath.Join(dir, guardLock), unix.LOCK_EX)
 	return dir, lock, err
 }
 
@@ -165,9 +165,13 @@ func (s *DedicatedServer) Start() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	proc, err := pgserver.Start(ctx, s.cfg)
+	lock, _, err := pgserver.Claim(ctx, s.cfg.Dir, filepath.Join(filepath.Dir(s.cfg.Dir), runLock))
 	if err != nil {
 		s.t.Fatalf("pgtest: %v", err)
 	}
-	s.proc = proc
+	defer lock.Close() // the server has it by then
+	s.cfg.Lock = lock
+	if s.proc, err = pgserver.Start(ctx, s.cfg); err != nil {
+		s.t.Fatalf("pgtest: %v", err)
+	}
 }

@@ -69,7 +69,7 @@ func TestDecodeMistakes(t *testing.T) {
 		"upper case":          {"Agent: {}\n", []string{"1:1: Agent: this key is unknown; did you mean agent?"}},
 		"in another section":  {"approval:\n  sandbox: auto\n", []string{"2:3: approval.sandbox: this key is unknown; it belongs into the section tools.shell"}},
 		"outside of sections": {"agent:\n  tool_filter_groups: []\n", []string{"2:3: agent.tool_filter_groups: this key is unknown; it belongs to the left margin"}},
-		"nothing like it":     {"channels:\n  slack:\n    token: x\n", []string{"3:5: channels.slack.token: this key is unknown; write one of allow, trigger or approval_channel"}},
+		"nothing like it":     {"channels:\n  slack:\n    token: x\n", []string{"3:5: channels.slack.token: this key is unknown; write one of allow, trigger, approval_channel or connections"}},
 		"blank key":           {"\"\": 1\n", []string{"1:1: : this key is unknown; write one of agent"}},
 		"bool":                {"agent: { parallel_tools: on, strict_parsing: 1 }\n", []string{`1:26: agent.parallel_tools: "on" is text; write true or false`, `1:46: agent.strict_parsing: "1" is a number; write true or false`}},
 		"int":                 {"approval:\n  quorum: 1.5\n", []string{`2:11: approval.quorum: "1.5" is a number; write a whole number`}},

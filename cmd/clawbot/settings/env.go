@@ -26,8 +26,7 @@ type Env struct {
 	Config string `env:"CLAWBOT_CONFIG"`
 	// DataDir holds the embedded database, keys and files.
 	DataDir string `env:"CLAWBOT_DATA_DIR"`
-	// HTTPAddr is where Slack's HTTP endpoints, health and metrics listen; port 0
-	// picks one.
+	// HTTPAddr is where health and Slack's HTTP endpoints listen; port 0 picks one.
 	HTTPAddr string `env:"CLAWBOT_HTTP_ADDR, default=127.0.0.1:8420"`
 
 	// DatabaseURL is the Postgres to use; not set is the embedded one.
@@ -58,8 +57,7 @@ type Env struct {
 	LogLevel  string `env:"CLAWBOT_LOG_LEVEL, default=info"`
 	LogFormat string `env:"CLAWBOT_LOG_FORMAT, default=text"`
 
-	// OTLPEndpoint turns traces and metrics by OTLP on. The other OTEL_ variables
-	// are read by OpenTelemetry itself.
+	// OTLPEndpoint takes traces and metrics by OTLP.
 	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
 }
 
