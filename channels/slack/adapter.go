@@ -27,6 +27,7 @@ type Adapter struct {
 	api    *slackgo.Client
 	pace   *pacer
 	people *directory
+	stored *recent // messages that are in the database: most come twice
 	unsure *recent // posts whose outcome is not known
 	sent   *recent // posts that went out, with their refs
 	told   *recent // people who have been told why they get no answer
@@ -80,6 +81,7 @@ func New(cfg Config) (*Adapter, error) {
 		cfg:    cfg,
 		log:    cfg.Log.With("channel", string(Name)),
 		pace:   newPacer(cfg.Now),
+		stored: newRecent(1024),
 		unsure: newRecent(1024),
 		sent:   newRecent(1024),
 		told:   newRecent(1024),

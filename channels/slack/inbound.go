@@ -210,8 +210,13 @@ func (id identity) home(teams ...string) string {
 	return id.workspace
 }
 
-// receive checks who wrote the message and hands it in.
+// receive checks who wrote the message and hands it in. A message that names the
+// bot comes twice, as message and as app_mention; the second is known to be stored,
+// and the inlet would only find the same.
 func (a *Adapter) receive(r *run, h heard) error {
+	if a.stored.has(h.in.Key) {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(r.ctx, receiveTime)
 	defer cancel()
 	refusal := h.refusal
@@ -241,7 +246,10 @@ func (a *Adapter) receive(r *run, h heard) error {
 		a.refuse(r, h, refusal)
 		return nil
 	}
-	_, err := r.in.Receive(ctx, h.in)
+	receipt, err := r.in.Receive(ctx, h.in)
+	if err == nil && receipt.Session != "" {
+		a.stored.add(h.in.Key)
+	}
 	return err
 }
 
