@@ -291,11 +291,13 @@ func (r *run) resultText(c ToolCall) string {
 		if strings.TrimSpace(c.Output) == "" {
 			return noOutput
 		}
-		return Bound(c.Output, r.Config.MaxToolResultChars)
+		output, _ := r.Mask.Known(c.Output)
+		return Bound(output, r.Config.MaxToolResultChars)
 	}
 	text := c.Error
 	if c.Status.Ran() && c.Output != "" {
 		text += "\n" + c.Output
 	}
+	text, _ = r.Mask.Known(text)
 	return failureText(c.ID, c.Status, Bound(text, r.Config.MaxToolResultChars))
 }

@@ -133,6 +133,9 @@ func (a *Adapter) serveInteraction(w http.ResponseWriter, _ *http.Request, body 
 		http.Error(w, "no form", http.StatusBadRequest)
 		return
 	}
+	// With its length the answer is whole as soon as it is out, also for a proxy
+	// that drops a connection on which an answer overtakes the request's end.
+	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
 	if f, ok := w.(http.Flusher); ok {
 		f.Flush()

@@ -156,7 +156,7 @@ func (a *app) announce(addr net.Addr, db *database, owner string, took time.Dura
 	if db.private != nil {
 		where = "embedded, in " + a.DataDir
 	}
-	a.log.Info("clawbot started", "version", version, "database", where, "model", a.Model.String(), "owner", owner, "took", took.Round(time.Millisecond))
+	a.log.Info("clawbot started", "version", version, "database", where, "model", a.Model.String(), "owner", owner, "took", took.Round(time.Millisecond).String())
 	if a.SlackOn() {
 		a.log.Info("slack is on", "socket_mode", a.Env.SlackAppToken.Set(), "http_mode", a.Env.SlackSigningSecret.Set())
 	} else {
