@@ -39,6 +39,9 @@ type bench struct {
 	ledger   *ledger
 	config   agent.Config
 	denial   agent.AfterDenial
+	brain    agent.Model   // what to use instead of the scripted model
+	lease    time.Duration // of sessions
+	faults   func(*mortalStore)
 
 	store  *mortalStore // of the running engine
 	engine *agent.Engine
@@ -51,11 +54,16 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, url: database(t), model: &scriptedModel{}, room: newRoom(), ledger: newLedger(), config: agent.DefaultConfig()}
+	b := &bench{t: t, url: database(t), model: &scriptedModel{}, room: newRoom(), ledger: newLedger(), config: agent.DefaultConfig(), lease: testLease}
 	b.config.ParallelTools = false // the timelines of stories have one order
 	b.db = openStore(t, b.url)
 	t.Cleanup(b.stop)
 	return b
+}
+
+// leaseFor makes what a dead process held free sooner, or later.
+func (b *bench) leaseFor(d time.Duration) {
+	b.lease, b.db = d, openStoreFor(b.t, b.url, d)
 }
 
 func database(t testing.TB) string {
@@ -67,7 +75,12 @@ func database(t testing.TB) string {
 
 func openStore(t testing.TB, url string) *store.DB {
 	t.Helper()
-	db, err := store.Open(context.Background(), store.Config{URL: url, MaxConns: 4, LeaseFor: testLease})
+	return openStoreFor(t, url, testLease)
+}
+
+func openStoreFor(t testing.TB, url string, lease time.Duration) *store.DB {
+	t.Helper()
+	db, err := store.Open(context.Background(), store.Config{URL: url, MaxConns: 4, LeaseFor: lease})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,11 +163,18 @@ func (b *bench) start() {
 	mask := agent.NewMasker("hunter2-canary")
 	log := slog.New(slog.NewTextHandler(b.t.Output(), nil))
 	b.store = &mortalStore{DB: b.db}
+	if b.faults != nil {
+		b.faults(b.store)
+	}
+	var model agent.Model = b.model
+	if b.brain != nil {
+		model = b.brain
+	}
 	b.desk = approval.NewDesk(b.store, map[agent.ChannelName]approval.Directory{"slack": b.room}, mask, bell, log)
 	b.engine = agent.NewEngine(agent.Parts{
-		Config: b.config, Store: b.store, Model: b.model, Gate: b.policy, Desk: b.desk, Toolbox: b.ledger,
+		Config: b.config, Store: b.store, Model: model, Gate: b.policy, Desk: b.desk, Toolbox: b.ledger,
 		Channels: []agent.Channel{b.room}, AfterDenial: b.denial, Mask: mask, Bell: bell, Log: log,
-		Owner: fmt.Sprintf("run-%d", b.runs), Lease: testLease, Grace: 200 * time.Millisecond,
+		Owner: fmt.Sprintf("run-%d", b.runs), Lease: b.lease, Grace: 200 * time.Millisecond,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel, b.done = cancel, make(chan struct{})
@@ -381,6 +401,9 @@ func lines(text string) []string {
 type mortalStore struct {
 	*store.DB
 	dead atomic.Bool
+	// Faults that are not death; nil is none.
+	renew func(ids []agent.SessionID) ([]agent.SessionID, error)
+	save  func(apply func() (agent.Saved, error)) (agent.Saved, error)
 }
 
 var errDead = errors.New("the process is dead")
@@ -403,12 +426,19 @@ func (s *mortalStore) Renew(ctx context.Context, owner string, ids []agent.Sessi
 	if s.dead.Load() {
 		return nil, nil, errDead
 	}
+	if s.renew != nil {
+		kept, err = s.renew(ids)
+		return kept, nil, err
+	}
 	return s.DB.Renew(ctx, owner, ids)
 }
 
 func (s *mortalStore) Save(ctx context.Context, l agent.Lease, step agent.Step) (agent.Saved, error) {
 	if s.dead.Load() {
 		return agent.Saved{}, errDead
+	}
+	if s.save != nil {
+		return s.save(func() (agent.Saved, error) { return s.DB.Save(ctx, l, step) })
 	}
 	return s.DB.Save(ctx, l, step)
 }

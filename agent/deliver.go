@@ -123,7 +123,10 @@ func (e *Engine) attemptCard(ctx context.Context, ch Channel, d Delivery) (Attem
 		return Attempt{Done: true}, nil // there is no card to close
 	default:
 		ref, err := ch.Post(ctx, card.Place, Post{Key: d.ID, Card: &card, Unsure: d.Unsure})
-		return Attempt{Done: err == nil, Ref: ref}, err
+		if err != nil {
+			return Attempt{}, err
+		}
+		return Attempt{Done: true, Ref: ref}, nil
 	}
 }
 

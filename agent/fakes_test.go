@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ func (m *scriptedModel) script(t *testing.T, text string) {
 		case "withheld":
 			answer = func() (agent.ModelReply, error) { return agent.ModelReply{Stop: agent.StopFilter}, nil }
 		case "fail":
-			err := map[string]error{"auth": agent.ErrModelAuth, "unavailable": agent.ErrModelUnavailable, "refused": agent.ErrModelRefused}[rest]
+			err := map[string]error{"auth": agent.ErrModelAuth, "unavailable": agent.ErrModelUnavailable, "refused": agent.ErrModelRefused, "strangely": errors.New("no known kind of error")}[rest]
 			answer = func() (agent.ModelReply, error) { return agent.ModelReply{}, err }
 		case "call":
 			answer = func() (agent.ModelReply, error) {
@@ -134,6 +135,7 @@ type ledger struct {
 	runs []run
 	hold chan struct{} // the tools hold and again wait for it
 	once sync.Once
+	file string // where executions are written too
 }
 
 // run is one execution of a tool.
@@ -176,8 +178,14 @@ func (l *ledger) Tools() []agent.Tool {
 			Schema: json.RawMessage(`{"type":"object","properties":{"x":{}}}`),
 			Run: func(ctx context.Context, inv agent.Invocation) agent.Result {
 				l.mu.Lock()
-				l.runs = append(l.runs, run{name, string(inv.Args), fmt.Sprint(inv.Session, inv.Turn, inv.Call), inv.Approved})
+				r := run{name, string(inv.Args), fmt.Sprint(inv.Session, inv.Turn, inv.Call), inv.Approved}
+				l.runs = append(l.runs, r)
 				l.mu.Unlock()
+				if l.file != "" {
+					if err := os.WriteFile(l.file, []byte(r.key+"\n"), 0o600); err != nil {
+						return agent.Failed(err.Error())
+					}
+				}
 				var args map[string]any
 				if err := json.Unmarshal(inv.Args, &args); err != nil {
 					return agent.Failed(err.Error())
@@ -200,6 +208,8 @@ func (l *ledger) Tools() []agent.Tool {
 		tool("note", func(_ context.Context, a map[string]any) agent.Result {
 			return agent.Succeeded(fmt.Sprint("noted ", a["x"]))
 		}),
+		tool("gated", func(context.Context, map[string]any) agent.Result { return agent.Succeeded("done") }),
+		tool("forbidden", func(context.Context, map[string]any) agent.Result { return agent.Succeeded("done") }),
 		tool("quiet", func(context.Context, map[string]any) agent.Result { return agent.Succeeded(" \n") }),
 		tool("broken", func(context.Context, map[string]any) agent.Result { return agent.Failed("it did not work") }),
 		tool("panics", func(context.Context, map[string]any) agent.Result { panic("oh") }),
@@ -227,10 +237,12 @@ type room struct {
 	entries []string
 	index   map[string]int
 	cards   []agent.ApprovalID
+	open    map[agent.ApprovalID]bool // cards with buttons
 	refuse  bool
+	busy    int // so many posts fail for the moment
 }
 
-func newRoom() *room { return &room{index: map[string]int{}} }
+func newRoom() *room { return &room{index: map[string]int{}, open: map[agent.ApprovalID]bool{}} }
 
 func (r *room) Name() agent.ChannelName { return "slack" }
 
@@ -249,10 +261,15 @@ func (r *room) Post(_ context.Context, _ agent.Place, p agent.Post) (string, err
 	if p.Card != nil && r.refuse {
 		return "", &agent.SendError{Permanent: true, Reason: "invalid_blocks"}
 	}
+	if r.busy > 0 {
+		r.busy--
+		return "", &agent.SendError{Reason: "ratelimited", RetryAfter: 10 * time.Millisecond}
+	}
 	ref := fmt.Sprint("r", len(r.entries))
 	r.index[ref] = len(r.entries)
 	if p.Card != nil {
 		r.cards = append(r.cards, p.Card.Approval)
+		r.noteCard(p.Card)
 	}
 	r.entries = append(r.entries, draw(p))
 	return ref, nil
@@ -262,7 +279,16 @@ func (r *room) Edit(_ context.Context, _ agent.Place, ref string, p agent.Post) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entries[r.index[ref]] = draw(p)
+	r.noteCard(p.Card)
 	return nil
+}
+
+func (r *room) noteCard(c *agent.Card) {
+	if len(c.Buttons) > 0 {
+		r.open[c.Approval] = true
+	} else {
+		delete(r.open, c.Approval)
+	}
 }
 
 // draw renders a post without what differs from run to run.
@@ -302,6 +328,18 @@ func (r *room) refuseCards() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refuse = true
+}
+
+func (r *room) setBusy(posts int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.busy = posts
+}
+
+func (r *room) cardCount() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.cards)
 }
 
 func (r *room) cardID(t *testing.T, n int) agent.ApprovalID {

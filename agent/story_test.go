@@ -23,7 +23,7 @@ import (
 //	            after_denial WORD | ignore_loops_of TOOL | parallel
 //	rules       of the policy, one a line: ACTION TOOL [by USER,…] [quorum N] [for DURATION] [because WORD]
 //	new rules   those that count after the step "restart with new rules"
-//	model       one answer a line: say TEXT | blank | call TOOL[#ID] ARGS [; TOOL ARGS…] | fail auth|unavailable|refused
+//	model       one answer a line: say TEXT | blank | call TOOL[#ID] ARGS [; TOOL ARGS…] | fail auth|unavailable|refused|strangely
 //	script      what happens, one step a line:
 //	    USER: TEXT                  somebody writes; what is going on goes on
 //	    USER clicks VERB [N]        on the Nth card, once nothing happens by itself any more

@@ -30,7 +30,7 @@ type Config struct {
 	// URL of the service's own role. Required.
 	URL string
 	// MaxConns bounds the pool; 0 means 16. Connections are held for the length of
-	// one transaction only, so few serve many sessions.
+	// one transaction only, so few serve many sessions. One more renews leases.
 	MaxConns int
 	// LeaseFor is how long a claimed session stays with its worker without being
 	// renewed, and a delivery with the process that tries it; 0 means 30 s.
@@ -40,6 +40,7 @@ type Config struct {
 // DB is the store. It is safe for concurrent use.
 type DB struct {
 	pool  *pgxpool.Pool
+	renew *pgxpool.Pool // one connection for Renew alone: a busy pool must cost nobody a lease
 	lease time.Duration
 }
 
@@ -70,7 +71,14 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		pool.Close()
 		return nil, fmt.Errorf("connect to database: %w", tidy(err))
 	}
-	db := &DB{pool: pool, lease: cfg.LeaseFor}
+	single := pc.Copy()
+	single.MaxConns = 1
+	renew, err := pgxpool.NewWithConfig(ctx, single)
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("open database: %w", tidy(err))
+	}
+	db := &DB{pool: pool, renew: renew, lease: cfg.LeaseFor}
 	if db.lease == 0 {
 		db.lease = 30 * time.Second
 	}
@@ -78,7 +86,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 }
 
 // Close ends all connections. It waits for those in use.
-func (db *DB) Close() { db.pool.Close() }
+func (db *DB) Close() {
+	db.pool.Close()
+	db.renew.Close()
+}
 
 // Ping reports whether the database answers.
 func (db *DB) Ping(ctx context.Context) error { return tidy(db.pool.Ping(ctx)) }

@@ -53,7 +53,7 @@ func (a *Adapter) signed(next func(w http.ResponseWriter, r *http.Request, body 
 			return
 		}
 		if err := verify(a.cfg.Secrets.SigningSecret, r.Header, body, a.cfg.Now()); err != nil {
-			a.log.Warn("slack: request refused", "path", r.URL.Path, "why", err)
+			a.log.Warn("request refused", "path", r.URL.Path, "why", err)
 			http.Error(w, "not signed by Slack", http.StatusUnauthorized)
 			return
 		}

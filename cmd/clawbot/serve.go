@@ -123,7 +123,7 @@ func (a *app) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs := []func(context.Context) error{e.run, serveHTTP(listener, mux), db.watch}
+	runs := []func(context.Context) error{e.run, serveHTTP(listener, mux), db.watch, a.unmapStartPages}
 	for _, c := range channels {
 		runs = append(runs, func(ctx context.Context) error {
 			if err := c.Run(ctx, e); err != nil {
