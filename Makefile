@@ -52,8 +52,8 @@ vet:
 vuln:
 	scripts/vulncheck $(GOVULNCHECK)
 
-bench: postgres ## all benchmarks
-	go test -run '^$$' -bench . -benchmem -timeout 60m $(PKG)
+bench: postgres build ## a turn, a start and their memory, beside a raw commit
+	go run ./bench -program bin/clawbot
 
 fuzz: ## every fuzz test, for FUZZTIME each
 	scripts/fuzz $(FUZZTIME)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,6 +41,7 @@ type bench struct {
 	brain    agent.Model   // what to use instead of the scripted model
 	lease    time.Duration // of sessions
 	faults   func(*mortalStore)
+	denial   agent.AfterDenial
 
 	store  *mortalStore // of the running engine
 	engine *agent.Engine
@@ -53,6 +55,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, url: database(t), model: &scriptedModel{}, room: newRoom(), ledger: newLedger(), config: agent.DefaultConfig(), lease: testLease}
+	b.config.ParallelTools = false // the timelines of stories have one order
 	b.db = openStore(t, b.url)
 	t.Cleanup(b.stop)
 	return b
@@ -97,6 +100,12 @@ func (b *bench) configure(text string) {
 			b.config.MaxToolResultChars, err = strconv.Atoi(value)
 		case "turn_timeout":
 			b.config.TurnTimeout, err = time.ParseDuration(value)
+		case "parallel":
+			b.config.ParallelTools = true
+		case "after_denial":
+			b.denial = agent.AfterDenial(value)
+		case "ignore_loops_of":
+			b.config.LoopGuard.Ignore = append(b.config.LoopGuard.Ignore, value)
 		case "exclude":
 			b.config.ExcludedTools = append(b.config.ExcludedTools, value)
 		default:
@@ -164,7 +173,7 @@ func (b *bench) start() {
 	b.desk = approval.NewDesk(b.store, map[agent.ChannelName]approval.Directory{"slack": b.room}, mask, bell, log)
 	b.engine = agent.NewEngine(agent.Parts{
 		Config: b.config, Store: b.store, Model: model, Gate: b.policy, Desk: b.desk, Toolbox: b.ledger,
-		Channels: []agent.Channel{b.room}, Mask: mask, Bell: bell, Log: log,
+		Channels: []agent.Channel{b.room}, AfterDenial: b.denial, Mask: mask, Bell: bell, Log: log,
 		Owner: fmt.Sprintf("run-%d", b.runs), Lease: b.lease, Grace: 200 * time.Millisecond,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -364,11 +373,14 @@ func (b *bench) callText() string {
 	var out strings.Builder
 	for _, turn := range b.turns() {
 		fmt.Fprintf(&out, "turn %s\n", turn.Status)
+		var calls []string
 		for _, e := range turn.Events {
 			if e.Type == agent.EventToolCompleted {
-				fmt.Fprintf(&out, "  %s %s %s\n", stableText(e.Fields["tool_call_id"]), e.Fields["tool_name"], e.Fields["outcome"])
+				calls = append(calls, fmt.Sprintf("  %s %s %s\n", stableText(e.Fields["tool_call_id"]), e.Fields["tool_name"], e.Fields["outcome"]))
 			}
 		}
+		slices.Sort(calls) // those that ran together end in any order
+		out.WriteString(strings.Join(calls, ""))
 	}
 	return out.String()
 }
@@ -410,12 +422,13 @@ func (s *mortalStore) Claim(ctx context.Context, owner string, channels []agent.
 	return s.DB.Claim(ctx, owner, channels)
 }
 
-func (s *mortalStore) Renew(ctx context.Context, owner string, ids []agent.SessionID) ([]agent.SessionID, error) {
+func (s *mortalStore) Renew(ctx context.Context, owner string, ids []agent.SessionID) (kept, stopped []agent.SessionID, err error) {
 	if s.dead.Load() {
-		return nil, errDead
+		return nil, nil, errDead
 	}
 	if s.renew != nil {
-		return s.renew(ids)
+		kept, err := s.renew(ids)
+		return kept, nil, err
 	}
 	return s.DB.Renew(ctx, owner, ids)
 }

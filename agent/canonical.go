@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -63,6 +64,18 @@ func canonical(raw string, maxDepth int) (string, error) {
 		return "", errors.New("arguments go on after the JSON object")
 	}
 	return out.String(), nil
+}
+
+// CanonicalOf returns the canonical form of a value that encodes to a JSON
+// object, without the limits on size and depth, which are for what comes from outside.
+func CanonicalOf(v any) (string, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return "", err
+	}
+	return Recanonical(strings.TrimSuffix(b.String(), "\n"))
 }
 
 // canonicalValue writes the value that tok begins; at most levels may be nested
@@ -187,4 +200,17 @@ func canonicalString(out *bytes.Buffer, s string) {
 func SHA256(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])
+}
+
+// HashParts hashes texts together. Each goes in with its length, so that no text
+// can move from one part into another.
+func HashParts(parts ...string) [sha256.Size]byte {
+	h := sha256.New()
+	for _, part := range parts {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
+		h.Write(n[:])
+		h.Write([]byte(part))
+	}
+	return [sha256.Size]byte(h.Sum(nil))
 }

@@ -41,6 +41,9 @@ type Post struct {
 	Key  DeliveryID // the same on each attempt, so that a platform can notice a repeat
 	Text string     // Markdown of a model or plain notice, already split
 	Card *Card
+	// Unsure: an earlier attempt with this key may have arrived. A platform that
+	// can look for it does so before it posts.
+	Unsure bool
 }
 
 // Card is the channel-neutral picture of an approval, drawn by code from the
@@ -80,6 +83,7 @@ type Button struct {
 // SendError is a failure to post or edit.
 type SendError struct {
 	Permanent  bool          // trying again cannot help
+	Unsure     bool          // it may have arrived all the same
 	RetryAfter time.Duration // the platform's wish; 0 = none
 	Reason     string        // for logs and the audit, without secrets, e.g. "channel_not_found"
 	Err        error         // may be nil

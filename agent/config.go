@@ -39,6 +39,8 @@ type Config struct {
 	StrictParsing bool `yaml:"strict_parsing"`
 	// ToolReceipts adds a line of evidence to each successful result.
 	ToolReceipts ToolReceipts `yaml:"tool_receipts"`
+	// LoopGuard notices a model that goes round in circles.
+	LoopGuard LoopGuard `yaml:"loop_guard"`
 	// TurnTimeout bounds the working time of a turn; waiting for people does not count.
 	TurnTimeout time.Duration `yaml:"turn_timeout"`
 }
@@ -67,6 +69,7 @@ func DefaultConfig() Config {
 		MaxToolResultChars: 50_000,
 		ParallelTools:      true,
 		ToolProtocol:       ProtocolNative,
+		LoopGuard:          LoopGuard{Enabled: true},
 		TurnTimeout:        20 * time.Minute,
 	}
 }

@@ -94,7 +94,7 @@ func (e *Engine) attempt(ctx context.Context, d Delivery) (Attempt, error) {
 	parts := ch.Split(text)
 	for a.Parts < len(parts) {
 		key := DeliveryID(fmt.Sprintf("%s.%d", d.ID, a.Parts))
-		ref, err := ch.Post(ctx, d.Place, Post{Key: key, Text: parts[a.Parts]})
+		ref, err := ch.Post(ctx, d.Place, Post{Key: key, Text: parts[a.Parts], Unsure: d.Unsure && a.Parts == d.Parts})
 		if err != nil {
 			return a, err
 		}
@@ -122,7 +122,7 @@ func (e *Engine) attemptCard(ctx context.Context, ch Channel, d Delivery) (Attem
 	case card.Status == ApprovalUndeliverable:
 		return Attempt{Done: true}, nil // there is no card to close
 	default:
-		ref, err := ch.Post(ctx, card.Place, Post{Key: d.ID, Card: &card})
+		ref, err := ch.Post(ctx, card.Place, Post{Key: d.ID, Card: &card, Unsure: d.Unsure})
 		if err != nil {
 			return Attempt{}, err
 		}
@@ -140,6 +140,7 @@ func (e *Engine) judgeFailure(ctx context.Context, d Delivery, a Attempt, cause 
 	}
 	var send *SendError
 	known := errors.As(cause, &send)
+	a.Unsure = !known || send.Unsure
 	if !(known && send.Permanent) && d.Attempts+1 < limit {
 		a.RetryIn = min(time.Second<<min(d.Attempts, 8), 5*time.Minute)
 		if known {

@@ -3,8 +3,9 @@
 // Channels hand in messages (Inbound) and clicks (Click); the engine turns a
 // message into a turn: history → model → tool calls → gate → execution →
 // final text, and hands out deliveries that channels post. The package owns
-// the interfaces it consumes (Model, Gate, Store, Channel) and imports no other
-// package of clawbot, so every other part depends on it and it on none.
+// the interfaces it consumes (Model, Toolbox, Gate, Desk, Store, Channel) and
+// imports no other package of clawbot, so every other part depends on it and it
+// on none.
 //
 // The database is the authority; everything in memory can be lost at any line.
 // A session is the mailbox of one thread. A worker claims it (lease and fencing
@@ -24,6 +25,6 @@
 //	approval  pending ─► approved | denied | replaced | expired | cancelled
 //	                     | undeliverable                  (one way, once)
 //
-// A message that waits in the mailbox is what the architecture calls queued;
-// it becomes a running turn in the transaction that claims the session.
+// A message that waits in the mailbox is no turn yet; it becomes a running one
+// in the transaction that claims the session.
 package agent

@@ -32,9 +32,11 @@ type Parts struct {
 	Desk     Desk
 	Toolbox  Toolbox
 	Channels []Channel
-	Mask     *Masker
-	Bell     *Bell
-	Log      *slog.Logger
+	// AfterDenial is what becomes of a turn after a refusal; empty is continue.
+	AfterDenial AfterDenial
+	Mask        *Masker
+	Bell        *Bell
+	Log         *slog.Logger
 	// Owner names this process among the replicas; unique for each start.
 	Owner string
 	// Lease is how long a claimed session stays without being renewed, and how long
@@ -94,9 +96,13 @@ func NewEngine(p Parts) *Engine {
 
 // Receive implements Inlet.
 func (e *Engine) Receive(ctx context.Context, m Inbound) (Receipt, error) {
+	m.Stop = IsStop(m.Text)
 	r, err := e.Store.Receive(ctx, m)
 	if err != nil {
 		return r, fmt.Errorf("store message: %w", err)
+	}
+	if r.Stopped {
+		e.interrupt(r.Session)
 	}
 	if r.New {
 		e.Bell.Ring()
@@ -193,7 +199,10 @@ func (e *Engine) renew(ctx context.Context, within time.Duration) error {
 	until := time.Now().Add(e.Lease)
 	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	kept, err := e.Store.Renew(bounded, e.Owner, slices.Collect(maps.Keys(mine)))
+	kept, stopped, err := e.Store.Renew(bounded, e.Owner, slices.Collect(maps.Keys(mine)))
+	for _, id := range stopped { // asked for on another replica
+		e.interrupt(id)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id, revision := range mine {
@@ -208,6 +217,15 @@ func (e *Engine) renew(ctx context.Context, within time.Duration) error {
 		}
 	}
 	return err
+}
+
+// interrupt ends what a session's turn is doing here, because a person stopped it.
+func (e *Engine) interrupt(id SessionID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.active[id]; c != nil {
+		c.cancel(errStopped)
+	}
 }
 
 // revisions are the sessions in work and the revisions of their leases.

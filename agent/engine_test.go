@@ -19,8 +19,9 @@ type stubStore struct {
 	done  func(d Delivery, a Attempt)
 }
 
-func (s stubStore) Renew(_ context.Context, _ string, ids []SessionID) ([]SessionID, error) {
-	return s.renew(ids)
+func (s stubStore) Renew(_ context.Context, _ string, ids []SessionID) (kept, stopped []SessionID, err error) {
+	kept, err = s.renew(ids)
+	return kept, nil, err
 }
 func (s stubStore) DueDeliveries(_ context.Context, _ string, _ []ChannelName, limit int) ([]Delivery, error) {
 	return s.due(limit), nil

@@ -15,10 +15,16 @@ const maxStoredOutput = 2_000_000
 // settleOpen brings every open call to its end, in call order. It reports whether
 // the turn has to wait for a person: calls behind an open question wait with it.
 func (r *run) settleOpen(ctx context.Context) (parked bool, err error) {
+	if err := r.runTogether(ctx); err != nil {
+		return false, err
+	}
 	for i := range r.work.Calls {
 		c := &r.work.Calls[i]
 		if c.Status.Ended() {
 			continue
+		}
+		if r.denial() != nil {
+			return false, nil
 		}
 		if c.Status == CallStarted { // by a process that died
 			if err := r.takeUp(ctx, c); err != nil {
@@ -43,6 +49,9 @@ func (r *run) settleOpen(ctx context.Context) (parked bool, err error) {
 		}
 		if r.stopping.Err() != nil {
 			return false, nil
+		}
+		if r.work.Turn.Stop != (Stop{}) {
+			return false, errStopped
 		}
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
@@ -77,13 +86,18 @@ func (r *run) unknown(c *ToolCall) {
 func (r *run) execute(ctx context.Context, c *ToolCall) error {
 	tool := r.byName[c.Tool]
 	if why := r.admissible(tool, c); why != "" {
-		r.event(EventWarning, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "message": why})
-		r.Log.WarnContext(ctx, "call not executed", "turn", c.Turn, "call", c.ID, "tool", c.Tool, "why", why)
-		r.audit(AuditRecord{Kind: AuditPolicyDecision, Approval: c.Approval, Decision: string(Deny), Source: SourceSystem, Reason: why, Latency: -1}, c)
-		r.settle(c, CallBlocked, "", "Not executed: "+why)
+		r.refuse(ctx, c, why)
 		return nil
 	}
 	return r.start(ctx, tool, c, "")
+}
+
+// refuse ends a call that may not run any more.
+func (r *run) refuse(ctx context.Context, c *ToolCall, why string) {
+	r.event(EventWarning, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "message": why})
+	r.Log.WarnContext(ctx, "call not executed", "turn", c.Turn, "call", c.ID, "tool", c.Tool, "why", why)
+	r.audit(AuditRecord{Kind: AuditPolicyDecision, Approval: c.Approval, Decision: string(Deny), Source: SourceSystem, Reason: why, Latency: -1}, c)
+	r.settle(c, CallBlocked, "", "Not executed: "+why)
 }
 
 // admissible reports why a frozen call may not run now; "" if it may.
@@ -117,7 +131,15 @@ func (r *run) admissible(tool Tool, c *ToolCall) string {
 
 // start commits that the call runs, then runs it, then notes how it ended.
 func (r *run) start(ctx context.Context, tool Tool, c *ToolCall, reason string) error {
-	t := r.work.Turn
+	r.begin(c, reason)
+	if err := r.flush(ctx); err != nil {
+		return err
+	}
+	return r.finish(ctx, c, r.invoke(ctx, tool, c))
+}
+
+// begin notes that the call runs.
+func (r *run) begin(c *ToolCall, reason string) {
 	c.Status = CallStarted
 	r.step.Calls = append(r.step.Calls, *c)
 	if c.Approval != "" {
@@ -128,33 +150,47 @@ func (r *run) start(ctx context.Context, tool Tool, c *ToolCall, reason string) 
 	shown, _ := r.Mask.Object(c.Args)
 	r.event(EventToolCall, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "args": shown, "args_sha256": c.ArgsSHA256})
 	r.audit(AuditRecord{Kind: AuditToolStarted, Approval: c.Approval, Source: SourceSystem, Rule: c.Rule, Reason: reason, Latency: -1}, c)
-	if err := r.flush(ctx); err != nil {
-		return err
-	}
+}
+
+// outcome is how an execution ended.
+type outcome struct {
+	Result
+	stopped bool // false: it went on although it was told to stop
+	latency time.Duration
+}
+
+// invoke runs a call's tool with the frozen bytes.
+func (r *run) invoke(ctx context.Context, tool Tool, c *ToolCall) outcome {
+	t := r.work.Turn
 	began := time.Now()
 	result, stopped := invoke(ctx, r.Grace, tool, Invocation{
 		Session: t.Session, Turn: t.ID, Call: c.ID, Args: []byte(c.Args), Origin: t.Origin, Approved: c.Approval != ""})
-	c.Latency = time.Since(began)
 	r.Bell.Ring() // it may have queued a message
+	return outcome{result, stopped, time.Since(began)}
+}
+
+// finish notes how a call ended. Where ctx has ended, that is written at once,
+// even though the turn's time is over, and the cause is returned.
+func (r *run) finish(ctx context.Context, c *ToolCall, o outcome) error {
+	if context.Cause(ctx) == ErrLeaseLost {
+		return ErrLeaseLost
+	}
+	c.Latency = o.latency
 	status := CallFailed
 	switch {
-	case !stopped:
+	case !o.stopped:
 		status = CallUnknown
-	case result.Success:
+	case o.Success:
 		status = CallSucceeded
 	case ctx.Err() != nil:
 		status = CallInterrupted
 	}
-	if context.Cause(ctx) == ErrLeaseLost {
-		return ErrLeaseLost
-	}
-	r.settle(c, status, Bound(Clean(result.Output), maxStoredOutput), Bound(Clean(result.Error), maxStoredOutput))
-	if !stopped {
+	r.settle(c, status, Bound(Clean(o.Output), maxStoredOutput), Bound(Clean(o.Error), maxStoredOutput))
+	if !o.stopped {
 		r.Log.ErrorContext(ctx, "tool does not stop and is left alone", "turn", c.Turn, "call", c.ID, "tool", c.Tool)
 		r.post(deafNotice(*c))
 	}
 	if ctx.Err() != nil {
-		// What happened must be written even though the turn's time is over.
 		if err := r.flush(ctx); err != nil {
 			return err
 		}
@@ -210,7 +246,8 @@ func (r *run) settle(c *ToolCall, status CallStatus, output, errText string) {
 	}
 	r.event(EventToolCompleted, c.ID, map[string]string{
 		"tool_name": c.Tool, "tool_call_id": string(c.ID), "success": success, "outcome": string(status), "output": shownOut, "error": shownErr})
-	if c.Approval != "" {
+	if a := r.work.Approvals[c.Approval]; a.Status == ApprovalApproved {
+		// The card says what came of the decision; any other end it shows already.
 		r.step.Refresh = append(r.step.Refresh, c.Approval)
 	}
 	r.closeBatch(c.Batch)
@@ -219,18 +256,28 @@ func (r *run) settle(c *ToolCall, status CallStatus, output, errText string) {
 // closeBatch appends the results of a batch once all its calls have ended.
 func (r *run) closeBatch(batch int) {
 	var results []Message
-	for _, c := range r.work.Calls {
+	for i, c := range r.work.Calls {
 		if c.Batch != batch {
 			continue
 		}
 		if !c.Status.Ended() {
 			return
 		}
-		results = append(results, Message{Role: RoleTool, Turn: c.Turn, CallID: c.ID, Failed: c.Status != CallSucceeded, Text: r.resultText(c)})
+		results = append(results, Message{Role: RoleTool, Turn: c.Turn, CallID: c.ID, Failed: c.Status != CallSucceeded, Text: r.resultText(c) + r.warning(i)})
 	}
 	for _, m := range results {
 		r.say(m)
 	}
+}
+
+// warning stands behind the result of a call that the loop guard let pass with a
+// word to the model.
+func (r *run) warning(at int) string {
+	verdict, why := r.Config.LoopGuard.guard(r.work.Calls, at)
+	if verdict != guardWarn || !r.work.Calls[at].Status.Ran() {
+		return ""
+	}
+	return "\n[clawbot: " + why + "; the next one is blocked]"
 }
 
 // resultText is what the model reads of a call.

@@ -63,8 +63,7 @@ type Approvers struct {
 	Local        bool     `json:"local,omitempty"`     // terminal, and console admins
 }
 
-// Empty reports whether nobody on the given channel could decide. Groups belong
-// to Slack, roles to Discord.
+// Empty reports whether nobody at all could decide.
 func (a Approvers) Empty() bool {
 	return len(a.Users) == 0 && len(a.SlackGroups) == 0 && len(a.DiscordRoles) == 0 && !a.Requester && !a.Local
 }

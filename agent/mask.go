@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -132,13 +131,7 @@ func (m *Masker) Object(canonical string) (string, int) {
 		return m.Text(canonical)
 	}
 	n := 0
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(m.value(false, v, &n)); err != nil {
-		return allMasked, 1
-	}
-	out, err := Recanonical(strings.TrimSuffix(b.String(), "\n"))
+	out, err := CanonicalOf(m.value(false, v, &n))
 	if err != nil {
 		return allMasked, 1
 	}

@@ -12,6 +12,9 @@ type Inbound struct {
 	// JoinedOnly accepts the message only if the session exists already: a
 	// thread once joined keeps triggering, others need a mention.
 	JoinedOnly bool
+	// Stop asks for the end of the session's open turn. Without one, the message
+	// is like any other. Engine.Receive sets it from the text.
+	Stop bool
 }
 
 // Receipt tells a channel what became of an Inbound.
@@ -19,6 +22,7 @@ type Receipt struct {
 	Session SessionID
 	New     bool // false: a repeat, or JoinedOnly and not joined
 	Waiting bool // true: another message of the session is before it
+	Stopped bool // true: it asked for the end of an open turn
 }
 
 // Role says who wrote a message of the history.

@@ -22,6 +22,8 @@ func notice(id TurnID, cause error) string {
 		what = "I cannot answer, because the model's provider refuses the request; an operator has to look at it"
 	case errors.Is(cause, errTurnTimeout):
 		what = "I ran out of time for this and stopped"
+	case errors.Is(cause, errLoop):
+		what = "I went round in circles with the same calls and stopped"
 	case errors.Is(cause, errBroken):
 		what = "I had to stop, because this went wrong several times in a row; an operator has to look at it"
 	case errors.Is(cause, errEmptyAnswer):
@@ -37,6 +39,18 @@ func unknownNotice(c ToolCall) string {
 		c.Tool, c.Turn, c.ID)
 }
 
+// deniedNotice is posted where a refusal ends the turn.
+func deniedNotice(c ToolCall) string {
+	why := "was denied"
+	switch c.Status {
+	case CallExpired:
+		why = "was not decided in time"
+	case CallUndeliverable:
+		why = "could not be put to anybody"
+	}
+	return fmt.Sprintf("I stopped here, because %s %s (%s).", toolName(c.Tool), why, c.Turn)
+}
+
 func deafNotice(c ToolCall) string {
 	return fmt.Sprintf("%s did not stop when it had to, so I do not know whether it took effect. It will not run again by itself; please check by hand (%s, %s).",
 		c.Tool, c.Turn, c.ID)
@@ -48,6 +62,7 @@ func undeliverableNotice(tool string, id ApprovalID) string {
 
 var (
 	errTurnTimeout = errors.New("turn ran out of time")
+	errLoop        = errors.New("the model repeats its calls")
 	errBroken      = errors.New("turn was interrupted too often")
 	errEmptyAnswer = errors.New("the model returned an empty answer")
 	errFiltered    = errors.New("the answer was withheld")

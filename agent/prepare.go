@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -45,26 +46,24 @@ func (r *run) prepare(reply ModelReply) error {
 	// its arguments are filled in as the calls are frozen.
 	at := len(r.step.Messages)
 	r.say(message)
+	judged := make([]judgedCall, len(reply.Calls))
+	ends := false // a refusal by the policy ends the turn, so nobody is asked about the rest
+	for i := range judged {
+		c := &r.work.Calls[first+i]
+		judged[i] = r.judge(c, i)
+		message.Calls = append(message.Calls, ProposedCall{ID: c.ID, Tool: toolName(c.Tool), Arguments: cmp.Or(c.Args, "{}")})
+		ends = ends || judged[i].blocked == "" && judged[i].Action == Deny && r.AfterDenial.ends()
+	}
 	seen := map[string]CallID{}
-	for i := first; i < len(r.work.Calls); i++ {
-		c := &r.work.Calls[i]
-		tool, why := r.freeze(c)
-		arguments := "{}"
-		if c.Args != "" {
-			arguments = c.Args
-		}
-		message.Calls = append(message.Calls, ProposedCall{ID: c.ID, Tool: toolName(c.Tool), Arguments: arguments})
-		if why == "" && i-first >= maxCalls {
-			why = fmt.Sprintf("Not executed: at most %d calls are taken from one answer", maxCalls)
-		}
-		if why != "" {
-			r.decided(c, Judgement{Action: Deny, Source: SourceSystem, Reason: why})
-			r.settle(c, CallBlocked, "", why)
+	for i, j := range judged {
+		c, tool := &r.work.Calls[first+i], j.tool
+		if j.blocked != "" {
+			r.settle(c, CallBlocked, "", j.blocked)
 			continue
 		}
-		j := r.Gate.Judge(Question{Tool: tool, Args: []byte(c.Args), Origin: t.Origin, Session: t.Session})
-		c.Rule = j.Rule
-		r.decided(c, j)
+		// The guard comes before consent: nobody is asked about a call that a loop
+		// repeats.
+		verdict, loop := r.Config.LoopGuard.guard(r.work.Calls, first+i)
 		key := strings.ToLower(c.Tool) + "\x00" + c.Args
 		switch earlier, twice := seen[key]; {
 		case j.Action == Deny:
@@ -76,16 +75,23 @@ func (r *run) prepare(reply ModelReply) error {
 				why += ": " + j.Reason
 			}
 			r.settle(c, CallDenied, "", why)
+		case ends:
+			r.settle(c, CallSkipped, "", skippedText)
 		case twice && !tool.Repeatable:
 			r.settle(c, CallDeduplicated, "", fmt.Sprintf("Not executed again: the same call is %s of this answer", earlier))
+		case verdict >= guardBlock:
+			r.event(EventWarning, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "message": loop})
+			r.settle(c, CallBlocked, "", guardBlockedText+loop+". Do something else, or answer without it")
 		case j.Action == Allow:
 			seen[key] = c.ID
 			r.step.Calls = append(r.step.Calls, *c)
 		case j.Action == Ask:
 			seen[key] = c.ID
-			if r.question(c, j, pending) {
+			if r.question(c, j.Judgement, pending) {
 				pending++
 			}
+		case j.Action == AskInput:
+			r.settle(c, CallDenied, "", "Denied by policy: the rule asks a person for a value, which this version cannot do")
 		default:
 			r.settle(c, CallDenied, "", "Denied: the policy gave no answer that is understood")
 		}
@@ -100,6 +106,29 @@ func (r *run) prepare(reply ModelReply) error {
 		}
 	}
 	return nil
+}
+
+// judgedCall is a call with what the policy said, or why it was not asked.
+type judgedCall struct {
+	Judgement
+	tool    Tool
+	blocked string
+}
+
+// judge freezes the nth call of an answer and has it judged.
+func (r *run) judge(c *ToolCall, n int) judgedCall {
+	tool, why := r.freeze(c)
+	if why == "" && n >= maxCalls {
+		why = fmt.Sprintf("Not executed: at most %d calls are taken from one answer", maxCalls)
+	}
+	if why != "" {
+		r.decided(c, Judgement{Action: Deny, Source: SourceSystem, Reason: why})
+		return judgedCall{tool: tool, blocked: why}
+	}
+	j := r.Gate.Judge(Question{Tool: tool, Args: []byte(c.Args), Origin: r.work.Turn.Origin, Session: r.work.Turn.Session})
+	c.Rule = j.Rule
+	r.decided(c, j)
+	return judgedCall{Judgement: j, tool: tool}
 }
 
 // freeze fixes the bytes of a call: decode, fill in, clear, check. It returns the
@@ -151,11 +180,7 @@ func clearMarker(args string, tool Tool) (string, error) {
 			delete(members, name)
 		}
 	}
-	out, err := json.Marshal(members)
-	if err != nil {
-		return "", err
-	}
-	return Canonical(string(out))
+	return CanonicalOf(members)
 }
 
 // question asks people about a call, or settles it if nobody can be asked. It

@@ -27,8 +27,8 @@ type Store interface {
 	// is nothing to do.
 	Claim(ctx context.Context, owner string, channels []ChannelName) (*Work, error)
 	// Renew extends the leases of the given sessions and returns those that the
-	// owner still has.
-	Renew(ctx context.Context, owner string, ids []SessionID) ([]SessionID, error)
+	// owner still has, and those of them whose turn a person wants to end.
+	Renew(ctx context.Context, owner string, ids []SessionID) (kept, stopped []SessionID, err error)
 	// Save applies one step of a turn, whole or not at all. ErrLeaseLost if the
 	// lease is no longer the current one.
 	Save(ctx context.Context, lease Lease, step Step) (Saved, error)
@@ -90,7 +90,14 @@ type Turn struct {
 	Iterations int           // model requests made
 	Active     time.Duration // working time so far, without waiting for people
 	Model      string
-	Error      string // for people: one sentence; empty unless degraded or failed
+	Error      string // for people: one sentence; empty unless degraded, failed or cancelled
+	Stop       Stop
+}
+
+// Stop is a person's wish that a turn ends. The zero Stop is none.
+type Stop struct {
+	By   Actor
+	Name string // untrusted text
 }
 
 // Step is what one commit changes. Zero fields change nothing.
@@ -104,6 +111,8 @@ type Step struct {
 	Audit      []AuditRecord
 	// Refresh names approvals whose card must be drawn again.
 	Refresh []ApprovalID
+	// Steer takes what people wrote meanwhile into the turn, behind Messages.
+	Steer bool
 	// Release ends the lease: the turn ended or parked. Again leaves the session
 	// runnable, so that another worker goes on at once.
 	Release bool
@@ -116,6 +125,8 @@ type Saved struct {
 	// them. It is the first at most, and none if older ones of the session wait:
 	// one that fails must not be overtaken by the next.
 	Deliveries []Delivery
+	Steered    []Message // what people wrote meanwhile, if Steer was set
+	Stop       Stop      // whether somebody wants the turn to end
 }
 
 // DeliveryKind says what a delivery is.
@@ -137,6 +148,9 @@ type Delivery struct {
 	Approval *Approval // kind card; only its ID counts, the rest is read when it is sent
 	Parts    int       // kind text: how many parts are sent already
 	Attempts int
+	// Unsure: an earlier attempt ended without anybody's knowing whether it
+	// arrived, say because the process died.
+	Unsure bool
 }
 
 // Attempt is the outcome of trying a delivery.
@@ -145,6 +159,7 @@ type Attempt struct {
 	Ref    string // platform id of what was posted last
 	Done   bool
 	Failed bool // given up for good
+	Unsure bool // it may have arrived all the same
 	Reason string
 	// RetryIn delays the next attempt, when neither Done nor Failed.
 	RetryIn time.Duration

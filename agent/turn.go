@@ -49,6 +49,9 @@ func (r *run) advance(ctx context.Context) error {
 	}
 	t.Status = TurnRunning
 	t.Model = r.Model.Name()
+	if t.Stop != (Stop{}) {
+		return r.endStopped(ctx)
+	}
 	if r.work.Claims > maxClaims {
 		return r.end(ctx, errBroken)
 	}
@@ -59,13 +62,25 @@ func (r *run) advance(ctx context.Context) error {
 		if err != nil {
 			return r.fail(ctx, limited, err)
 		}
+		if c := r.denial(); c != nil {
+			if err := r.endDenied(limited, c); err != nil {
+				return r.fail(ctx, limited, err)
+			}
+			return r.release(ctx, false)
+		}
 		if parked {
 			t.Status = TurnParked
+			return r.release(ctx, false)
+		}
+		if r.loops() {
+			t.Status, t.Error = TurnFailed, notice(t.ID, errLoop)
+			r.post(t.Error)
 			return r.release(ctx, false)
 		}
 		if r.stopping.Err() != nil {
 			return r.release(ctx, true)
 		}
+		r.step.Steer = t.Iterations > 0
 		done, err := r.ask(limited)
 		if err != nil {
 			return r.fail(ctx, limited, err)
@@ -82,6 +97,9 @@ func (r *run) ask(ctx context.Context) (done bool, err error) {
 	t := r.work.Turn
 	if err := r.flush(ctx); err != nil {
 		return false, err
+	}
+	if t.Stop != (Stop{}) {
+		return false, errStopped
 	}
 	if err := r.load(ctx); err != nil {
 		return false, err
@@ -139,6 +157,8 @@ func (r *run) fail(ctx, limited context.Context, err error) error {
 		return ErrLeaseLost
 	case errors.Is(err, errSave):
 		return err
+	case errors.Is(err, errStopped) || errors.Is(context.Cause(ctx), errStopped):
+		return r.endStopped(ctx)
 	case ctx.Err() != nil: // the grace is over; the turn goes on at the next start
 		return r.release(ctx, true)
 	case limited.Err() != nil:
@@ -153,23 +173,8 @@ func (r *run) fail(ctx, limited context.Context, err error) error {
 func (r *run) end(ctx context.Context, cause error) error {
 	t := r.work.Turn
 	r.Log.ErrorContext(ctx, "turn failed", "turn", t.ID, "session", t.Session, "err", cause)
-	if err := r.flush(ctx); err != nil { // a question must be stored before it can be closed
+	if err := r.closeOpen(ctx, CallCancelled, "Not executed: the turn ended before"); err != nil {
 		return err
-	}
-	for i := range r.work.Calls {
-		c := &r.work.Calls[i]
-		switch {
-		case c.Status.Ended():
-		case c.Status == CallStarted:
-			r.unknown(c)
-		default:
-			if c.Status == CallPrepared && c.Approval != "" {
-				if err := r.Desk.Close(ctx, c.Approval, ApprovalCancelled, "the turn ended"); err != nil {
-					return err
-				}
-			}
-			r.settle(c, CallCancelled, "", "Not executed: the turn ended before")
-		}
 	}
 	t.Status = TurnFailed
 	t.Error = notice(t.ID, cause)
@@ -226,7 +231,14 @@ func (r *run) shown(s string, limit int) string {
 }
 
 // flush commits what has collected, and sends what may be sent at once.
-func (r *run) flush(ctx context.Context) error { return r.save(ctx, false, false) }
+func (r *run) flush(ctx context.Context) error {
+	// Steering must not be put off: at the next step the messages would come to
+	// stand between calls and their results.
+	if s := r.step; !s.Steer && len(s.Messages)+len(s.Calls)+len(s.Approvals)+len(s.Deliveries)+len(s.Events)+len(s.Audit)+len(s.Refresh) == 0 {
+		return nil
+	}
+	return r.save(ctx, false, false)
+}
 
 // release commits and gives the session back.
 func (r *run) release(ctx context.Context, again bool) error { return r.save(ctx, true, again) }
@@ -236,9 +248,6 @@ func (r *run) release(ctx context.Context, again bool) error { return r.save(ctx
 // who lost the lease.
 func (r *run) save(ctx context.Context, release, again bool) error {
 	s := r.step
-	if !release && len(s.Messages)+len(s.Calls)+len(s.Approvals)+len(s.Deliveries)+len(s.Events)+len(s.Audit)+len(s.Refresh) == 0 {
-		return nil
-	}
 	if t := r.work.Turn; t != nil {
 		t.Active += time.Since(r.began)
 		r.began = time.Now()
@@ -251,6 +260,12 @@ func (r *run) save(ctx context.Context, release, again bool) error {
 	saved, err := r.Store.Save(ctx, r.work.Lease, s)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errSave, err)
+	}
+	if t := r.work.Turn; t != nil {
+		t.Stop = saved.Stop
+	}
+	if r.loaded {
+		r.history = append(r.history, saved.Steered...)
 	}
 	for _, d := range saved.Deliveries {
 		r.deliver(r.outside, d)

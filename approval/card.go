@@ -167,12 +167,27 @@ func fields(args string, filled []string) (out []agent.CardField, cut bool) {
 		if n := utf8.RuneCountInString(shown); n > 60 {
 			shown, cut = agent.Bound(shown, 60), true
 		}
-		if slices.Contains(filled, name) {
-			shown += " (filled in from this conversation)"
+		if what, ok := filledIn(filled, name); ok {
+			shown += " (" + what + "filled in from this conversation)"
 		}
 		out = append(out, agent.CardField{Name: shown, Value: value, Code: true})
 	}
 	return out, cut
+}
+
+// filledIn reports whether an argument was filled in, or, in what, which of its
+// own members were.
+func filledIn(filled []string, name string) (what string, ok bool) {
+	var members []string
+	for _, f := range filled {
+		if f == name {
+			return "", true
+		}
+		if member, within := strings.CutPrefix(f, name+"."); within {
+			members = append(members, member)
+		}
+	}
+	return strings.Join(members, ", ") + " ", len(members) > 0
 }
 
 func indent(js string) string {

@@ -39,7 +39,7 @@ type Config struct {
 	// Warn is told of each call that was refused because the policy itself
 	// failed on it. The text holds no arguments. nil is nobody; it is called
 	// from Judge, on many goroutines at once.
-	Warn func(rule, problem string) `yaml:"-"`
+	Warn func(rule, problem string) `yaml:"-" json:"-"`
 }
 
 // Rule decides about the calls of some tools.

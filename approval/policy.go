@@ -125,21 +125,28 @@ func compileRule(env *cel.Env, i int, r Rule, general terms, errs *configErrors)
 // terms is told once, however many rules use them.
 func (p *Policy) checkTerms(errs *configErrors) {
 	told := map[string]bool{}
-	add := func(path, format string, args ...any) {
-		if !told[path] {
-			told[path] = true
-			errs.add(path, format, args...)
-		}
-	}
 	for _, a := range p.Asking() {
-		if a.Approvers.Empty() {
-			add(a.ApproversPath, "nobody may decide what is asked; write at least one of users, slack_groups, discord_roles, requester: true, local: true")
-			continue
-		}
-		if most, bounded := Approvers(a.Approvers).most(); bounded && a.Quorum > most {
-			add(a.QuorumPath, "%d people must agree but at most %d can decide; write a quorum of at most %d or name more approvers", a.Quorum, most, most)
+		if a.Approvers.Empty() && !told[a.ApproversPath] {
+			told[a.ApproversPath] = true
+			errs.add(a.ApproversPath, "nobody may decide what is asked; write at least one of users, slack_groups, discord_roles, requester: true, local: true")
 		}
 	}
+}
+
+// Unmeetable returns a notice for each question whose quorum is above the number
+// of people who can decide it: its calls can be denied or expire, never run. That
+// is safe, so it is no mistake that keeps clawbot from starting.
+func (p *Policy) Unmeetable() []string {
+	var out []string
+	for _, a := range p.Asking() {
+		most, bounded := Approvers(a.Approvers).most()
+		notice := fmt.Sprintf("%s: %d people must agree but at most %d can decide, so these calls never run; write a quorum of at most %d or name more approvers",
+			a.QuorumPath, a.Quorum, most, most)
+		if bounded && a.Quorum > most && !slices.Contains(out, notice) {
+			out = append(out, notice)
+		}
+	}
+	return out
 }
 
 // Asking is one place of the policy that may put a question to people.
@@ -175,8 +182,8 @@ func (p *Policy) Asking() []Asking {
 
 func matchesAll(glob string) bool { return glob != "" && strings.Trim(glob, "*") == "" }
 
-// Hash identifies the rules: equal hashes decide alike. It is in the audit, so
-// that a decision can be told apart from one under other rules.
+// Hash identifies the rules: equal hashes decide alike. `clawbot doctor` shows
+// it, so that two machines can be compared.
 func (p *Policy) Hash() string { return p.hash }
 
 // hashRules hashes what decides, with the rules in the order in which they are asked.

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -26,7 +25,7 @@ func StableArgs(canonical string) (string, error) {
 	if err := dec.Decode(&v); err != nil {
 		return "", err
 	}
-	return encode(stable(v))
+	return agent.CanonicalOf(stable(v))
 }
 
 func stable(v any) any {
@@ -34,7 +33,7 @@ func stable(v any) any {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			key := clean(k)
+			key := agent.Clean(k)
 			for _, taken := out[key]; taken; _, taken = out[key] { // two keys stay two
 				key += "\uFFFD"
 			}
@@ -47,7 +46,7 @@ func stable(v any) any {
 		}
 		return v
 	case string:
-		return clean(v)
+		return agent.Clean(v)
 	case json.Number:
 		n := v.String()
 		if !plainNumber.MatchString(n) || strings.HasPrefix(n, "-0") && strings.Trim(n, "-0.") == "" {
@@ -56,16 +55,4 @@ func stable(v any) any {
 		return v
 	}
 	return v
-}
-
-func clean(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }
-
-func encode(v any) (string, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return "", err
-	}
-	return agent.Recanonical(strings.TrimSuffix(b.String(), "\n"))
 }

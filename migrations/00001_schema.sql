@@ -58,8 +58,11 @@ CREATE TABLE turns (
     iterations    integer NOT NULL DEFAULT 0 CHECK (iterations >= 0),
     active_ms     bigint NOT NULL DEFAULT 0 CHECK (active_ms >= 0),
     error         text NOT NULL DEFAULT '',
+    stopped_by    text, -- who asked for its end while it was open
+    stopped_name  text,
     started_at    timestamptz NOT NULL DEFAULT now(),
     ended_at      timestamptz,
+    CHECK ((stopped_by IS NULL) = (stopped_name IS NULL)),
     CHECK ((status IN ('running', 'parked')) = (ended_at IS NULL))
 );
 -- One session, one turn at a time.
@@ -208,7 +211,7 @@ CREATE TABLE deliveries (
     parts         integer NOT NULL DEFAULT 0 CHECK (parts >= 0), -- sent so far
     attempts      integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     due_at        timestamptz NOT NULL DEFAULT now(),
-    lease_owner   text,
+    lease_owner   text, -- who tries it, or tried it last and does not know whether it arrived
     leased_until  timestamptz,
     ref           text NOT NULL DEFAULT '',
     reason        text NOT NULL DEFAULT '',

@@ -20,8 +20,9 @@ func TestConstraints(t *testing.T) {
 		`INSERT INTO turns (id, session_id, status, channel, workspace, conversation, thread, author, author_name, ref)
 			SELECT 'other', session_id, 'running', '', '', '', '', '', '', '' FROM turns`: "turns_open",
 		`UPDATE turns SET status = 'finished', ended_at = now()`:       "turns_status_check",
-		`UPDATE turns SET status = 'done'`:                             "turns_check",
-		`UPDATE turns SET ended_at = now()`:                            "turns_check",
+		`UPDATE turns SET status = 'done'`:                             "turns_check1",
+		`UPDATE turns SET ended_at = now()`:                            "turns_check1",
+		`UPDATE turns SET stopped_by = 'x'`:                            "turns_check",
 		`UPDATE turns SET iterations = -1`:                             "turns_iterations_check",
 		`UPDATE sessions SET lease_owner = 'w', leased_until = NULL`:   "sessions_check",
 		`UPDATE sessions SET leased_until = now(), lease_owner = NULL`: "sessions_check",

@@ -38,12 +38,13 @@ func (db *DB) DueDeliveries(ctx context.Context, owner string, channels []agent.
 	err := db.inTx(ctx, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		b.Queue(`SET LOCAL synchronous_commit = off`)
-		b.Queue(`UPDATE deliveries SET lease_owner = $1, leased_until = now() + $2::interval
-			WHERE id IN (SELECT id FROM deliveries d
+		// An owner that is still named tried it and did not say how it went.
+		b.Queue(`WITH due AS (SELECT id AS due_id, lease_owner IS NOT NULL AS unsure FROM deliveries d
 				WHERE state = 'due' AND due_at <= now() AND (leased_until IS NULL OR leased_until < now()) AND channel = ANY ($3)
 					AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.session_id = d.session_id AND e.state = 'due' AND e.ordinal < d.ordinal)
 				ORDER BY due_at LIMIT $4 FOR UPDATE SKIP LOCKED)
-			RETURNING id, session_id, turn_id, kind, channel, workspace, conversation, thread, text, coalesce(approval_id, ''), parts, attempts`,
+			UPDATE deliveries SET lease_owner = $1, leased_until = now() + $2::interval FROM due WHERE id = due_id
+			RETURNING id, session_id, turn_id, kind, channel, workspace, conversation, thread, text, coalesce(approval_id, ''), parts, attempts, unsure`,
 			owner, db.lease, channelNames(channels), limit)
 		res := tx.SendBatch(ctx, b)
 		defer res.Close()
@@ -58,7 +59,7 @@ func (db *DB) DueDeliveries(ctx context.Context, owner string, channels []agent.
 			var d agent.Delivery
 			var approval agent.ApprovalID
 			p := &d.Place
-			err := row.Scan(&d.ID, &d.Session, &d.Turn, &d.Kind, &p.Channel, &p.Workspace, &p.Conversation, &p.Thread, &d.Text, &approval, &d.Parts, &d.Attempts)
+			err := row.Scan(&d.ID, &d.Session, &d.Turn, &d.Kind, &p.Channel, &p.Workspace, &p.Conversation, &p.Thread, &d.Text, &approval, &d.Parts, &d.Attempts, &d.Unsure)
 			if approval != "" {
 				d.Approval = &agent.Approval{ID: approval}
 			}
@@ -84,9 +85,9 @@ func (db *DB) Delivered(ctx context.Context, d agent.Delivery, a agent.Attempt) 
 	return db.inTx(ctx, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		b.Queue(`UPDATE deliveries SET state = $2, parts = $3, ref = CASE WHEN $4 = '' THEN ref ELSE $4 END, reason = $5,
-				attempts = attempts + 1, due_at = now() + $6::interval, lease_owner = NULL, leased_until = NULL,
-				done_at = CASE WHEN $7 THEN now() END
-			WHERE id = $1 AND state = 'due'`, d.ID, state, a.Parts, a.Ref, clean(a.Reason), a.RetryIn, a.Done || a.Failed)
+				attempts = attempts + 1, due_at = now() + $6::interval, leased_until = NULL,
+				lease_owner = CASE WHEN $8 THEN lease_owner END, done_at = CASE WHEN $7 THEN now() END
+			WHERE id = $1 AND state = 'due'`, d.ID, state, a.Parts, a.Ref, clean(a.Reason), a.RetryIn, a.Done || a.Failed, a.Unsure)
 		if a.Done && d.Approval != nil && a.Ref != "" {
 			b.Queue(`UPDATE approvals SET card_ref = $2 WHERE id = $1 AND card_ref = ''`, d.Approval.ID, a.Ref)
 		}

@@ -21,7 +21,7 @@ func (db testDB) everything(ctx context.Context) map[string]func() error {
 		"Ping":          func() error { return db.Ping(ctx) },
 		"Receive":       func() error { _, err := db.Receive(ctx, message("1", "m1", "x")); return err },
 		"Claim":         func() error { _, err := db.Claim(ctx, "w", slack); return err },
-		"Renew":         func() error { _, err := db.Renew(ctx, "w", []agent.SessionID{"s"}); return err },
+		"Renew":         func() error { _, _, err := db.Renew(ctx, "w", []agent.SessionID{"s"}); return err },
 		"Save":          func() error { _, err := db.Save(ctx, agent.Lease{Session: "s"}, agent.Step{}); return err },
 		"History":       func() error { _, err := db.History(ctx, "s", 1); return err },
 		"DueDeliveries": func() error { _, err := db.DueDeliveries(ctx, "w", slack, 1); return err },

@@ -243,12 +243,10 @@ func timeOrNull(t time.Time) *time.Time {
 // Going tells whether more will be said in a conversation without anybody's
 // doing, and which of its questions are shown and wait.
 func (db *DB) Going(ctx context.Context, p agent.Place) (busy bool, open []agent.ApprovalID, err error) {
+	// A session stays runnable until its worker has let go of it.
 	err = db.pool.QueryRow(ctx, `WITH s AS (
-			SELECT id FROM sessions WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4)
-		SELECT EXISTS (SELECT 1 FROM inbox i WHERE i.session_id = s.id AND i.turn_id IS NULL
-				AND NOT EXISTS (SELECT 1 FROM approvals a WHERE a.session_id = s.id AND a.status = 'pending'))
-			OR EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.id AND (t.status = 'running' OR t.status = 'parked'
-				AND NOT EXISTS (SELECT 1 FROM approvals a WHERE a.turn_id = t.id AND a.status = 'pending')))
+			SELECT id, runnable_at FROM sessions WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4)
+		SELECT s.runnable_at IS NOT NULL
 			OR EXISTS (SELECT 1 FROM deliveries d WHERE d.session_id = s.id AND d.state = 'due'),
 			ARRAY(SELECT a.id FROM approvals a WHERE a.session_id = s.id AND a.status = 'pending' ORDER BY a.asked_at, a.id)
 		FROM s`, p.Channel, clean(p.Workspace), clean(p.Conversation), clean(p.Thread)).Scan(&busy, &open)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,9 +28,15 @@ func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Save
 		}
 		b := &pgx.Batch{}
 		queueTurn(b, s.Turn)
-		if err := h.queueMessages(b, s.Messages); err != nil {
+		if s.Steer {
+			if saved.Steered, err = steer(ctx, tx, s.Turn); err != nil {
+				return err
+			}
+		}
+		if err := h.queueMessages(b, append(slices.Clone(s.Messages), saved.Steered...)); err != nil {
 			return err
 		}
+		saved.Stop = h.stop
 		for _, c := range s.Calls {
 			h.queueCall(b, c)
 		}
@@ -69,6 +76,23 @@ func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Save
 		return batchErr(tx.SendBatch(ctx, b), b.Len())
 	})
 	return saved, err
+}
+
+// steer takes the session's waiting messages into its turn.
+func steer(ctx context.Context, tx pgx.Tx, t agent.Turn) ([]agent.Message, error) {
+	rows, err := tx.Query(ctx, `WITH taken AS (
+			UPDATE inbox SET turn_id = $2 WHERE session_id = $1 AND turn_id IS NULL RETURNING id, author, author_name, text)
+		SELECT author, author_name, text FROM taken ORDER BY id`, t.Session, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (agent.Message, error) {
+		m := agent.Message{Role: agent.RoleUser, Turn: t.ID}
+		var author string
+		err := row.Scan(&author, &m.AuthorName, &m.Text)
+		m.Author = actorOf(author)
+		return m, err
+	})
 }
 
 func queueTurn(b *pgx.Batch, t agent.Turn) {

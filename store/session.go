@@ -40,6 +40,13 @@ func (db *DB) Receive(ctx context.Context, m agent.Inbound) (agent.Receipt, erro
 				return err
 			}
 		}
+		if m.Stop {
+			stopped, err := stopTurn(ctx, tx, r.Session, m)
+			if err != nil || stopped {
+				r.New, r.Stopped = stopped, stopped
+				return err
+			}
+		}
 		b := &pgx.Batch{}
 		b.Queue(`WITH stored AS (
 				INSERT INTO inbox (session_id, channel, key, author, author_name, ref, text)
@@ -61,6 +68,24 @@ func (db *DB) Receive(ctx context.Context, m agent.Inbound) (agent.Receipt, erro
 		return err
 	})
 	return r, err
+}
+
+// stopTurn marks the session's open turn for its end. The turn takes the message,
+// so that none begins with it. It reports false where no turn is open.
+func stopTurn(ctx context.Context, tx pgx.Tx, session agent.SessionID, m agent.Inbound) (bool, error) {
+	o := m.Origin
+	tag, err := tx.Exec(ctx, `WITH open AS (
+			UPDATE turns SET stopped_by = coalesce(stopped_by, $2), stopped_name = coalesce(stopped_name, $3)
+			WHERE session_id = $1 AND status IN ('running', 'parked')
+				AND NOT EXISTS (SELECT 1 FROM inbox WHERE channel = $4 AND key = $5) -- a repeat stops nothing that came later
+			RETURNING id),
+		stored AS (
+			INSERT INTO inbox (session_id, channel, key, author, author_name, ref, text, turn_id)
+			SELECT $1, $4, $5, $2, $3, $6, $7, id FROM open ON CONFLICT (channel, key) DO NOTHING)
+		UPDATE sessions SET runnable_at = coalesce(runnable_at, now()), wakes = wakes + 1
+		WHERE id = $1 AND EXISTS (SELECT 1 FROM open)`,
+		session, clean(o.Author.String()), clean(o.AuthorName), o.Channel, clean(m.Key), clean(o.Ref), clean(m.Text))
+	return err == nil && tag.RowsAffected() == 1, err
 }
 
 // Claim implements agent.Store.
@@ -108,7 +133,8 @@ func (db *DB) Claim(ctx context.Context, owner string, channels []agent.ChannelN
 // loadTurn fills in the session's open turn, its calls and approvals.
 func loadTurn(ctx context.Context, tx pgx.Tx, w *agent.Work) error {
 	b := &pgx.Batch{}
-	b.Queue(`SELECT id, session_id, status, channel, workspace, conversation, thread, author, author_name, ref, model, iterations, active_ms, error
+	b.Queue(`SELECT id, session_id, status, channel, workspace, conversation, thread, author, author_name, ref, model, iterations, active_ms, error,
+			coalesce(stopped_by, ''), coalesce(stopped_name, '')
 		FROM turns WHERE session_id = $1 AND status IN ('running', 'parked')`, w.Session)
 	b.Queue(callColumns+` WHERE (turn_id, session_id) IN (SELECT id, session_id FROM turns WHERE session_id = $1 AND status IN ('running', 'parked'))
 		ORDER BY batch, position`, w.Session)
@@ -117,18 +143,18 @@ func loadTurn(ctx context.Context, tx pgx.Tx, w *agent.Work) error {
 	defer res.Close()
 
 	var t agent.Turn
-	var author string
+	var author, stoppedBy string
 	var active int64
 	o := &t.Origin
 	err := res.QueryRow().Scan(&t.ID, &t.Session, &t.Status, &o.Channel, &o.Workspace, &o.Conversation, &o.Thread,
-		&author, &o.AuthorName, &o.Ref, &t.Model, &t.Iterations, &active, &t.Error)
+		&author, &o.AuthorName, &o.Ref, &t.Model, &t.Iterations, &active, &t.Error, &stoppedBy, &t.Stop.Name)
 	if err == pgx.ErrNoRows {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	o.Author = actorOf(author)
+	o.Author, t.Stop.By = actorOf(author), actorOf(stoppedBy)
 	t.Active = time.Duration(active) * time.Millisecond
 	w.Turn = &t
 	rows, err := res.Query()
@@ -183,21 +209,30 @@ func beginTurn(ctx context.Context, tx pgx.Tx, w *agent.Work) error {
 }
 
 // Renew implements agent.Store.
-func (db *DB) Renew(ctx context.Context, owner string, ids []agent.SessionID) ([]agent.SessionID, error) {
-	rows, err := db.renew.Query(ctx, `UPDATE sessions SET leased_until = now() + $3
-		WHERE id = ANY ($1) AND lease_owner = $2 RETURNING id`, ids, owner, db.lease)
+func (db *DB) Renew(ctx context.Context, owner string, ids []agent.SessionID) (kept, stopped []agent.SessionID, err error) {
+	rows, err := db.renew.Query(ctx, `UPDATE sessions s SET leased_until = now() + $3
+		WHERE id = ANY ($1) AND lease_owner = $2
+		RETURNING id, EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.id AND t.status = 'running' AND t.stopped_by IS NOT NULL)`, ids, owner, db.lease)
 	if err != nil {
-		return nil, tidy(err)
+		return nil, nil, tidy(err)
 	}
-	kept, err := pgx.CollectRows(rows, pgx.RowTo[agent.SessionID])
-	return kept, tidy(err)
+	var id agent.SessionID
+	var stop bool
+	_, err = pgx.ForEachRow(rows, []any{&id, &stop}, func() error {
+		kept = append(kept, id)
+		if stop {
+			stopped = append(stopped, id)
+		}
+		return nil
+	})
+	return kept, stopped, tidy(err)
 }
 
 // ReleaseAll ends every lease. It is for the embedded database alone, where the
 // process that starts is the only one and earlier owners are dead.
 func (db *DB) ReleaseAll(ctx context.Context) error {
 	_, err := db.pool.Exec(ctx, `WITH s AS (UPDATE sessions SET lease_owner = NULL, leased_until = NULL WHERE lease_owner IS NOT NULL)
-		UPDATE deliveries SET lease_owner = NULL, leased_until = NULL WHERE state = 'due'`)
+		UPDATE deliveries SET leased_until = NULL WHERE state = 'due'`)
 	return tidy(err)
 }
 
@@ -209,6 +244,7 @@ type head struct {
 	event   int64
 	audit   audit.Head
 	backlog bool // deliveries of the session are waiting
+	stop    agent.Stop
 }
 
 // Both lock a session's row first, and look at the clock and at what waits in a
@@ -217,7 +253,9 @@ const (
 	lockAny = `SELECT message_seq, event_seq, audit_seq, audit_hash FROM sessions WHERE id = $1 FOR UPDATE`
 	lockOwn = `SELECT message_seq, event_seq, audit_seq, audit_hash FROM sessions
 		WHERE id = $1 AND revision = $2 AND lease_owner = $3 FOR UPDATE`
-	lookAround = `SELECT clock_timestamp(), EXISTS (SELECT 1 FROM deliveries WHERE session_id = $1 AND state = 'due')`
+	lookAround = `SELECT clock_timestamp(), EXISTS (SELECT 1 FROM deliveries WHERE session_id = $1 AND state = 'due'),
+			coalesce(t.stopped_by, ''), coalesce(t.stopped_name, '')
+		FROM sessions s LEFT JOIN turns t ON t.session_id = s.id AND t.status IN ('running', 'parked') WHERE s.id = $1`
 )
 
 // lockSession locks a session whoever holds its lease.
@@ -243,8 +281,10 @@ func readHead(ctx context.Context, tx pgx.Tx, b *pgx.Batch, id agent.SessionID) 
 	b.Queue(lookAround, id)
 	res := tx.SendBatch(ctx, b)
 	err := res.QueryRow().Scan(&h.message, &h.event, &h.audit.Seq, &h.audit.Hash)
+	var stoppedBy string
 	if err == nil {
-		err = res.QueryRow().Scan(&h.now, &h.backlog)
+		err = res.QueryRow().Scan(&h.now, &h.backlog, &stoppedBy, &h.stop.Name)
+		h.stop.By = actorOf(stoppedBy)
 	}
 	if cerr := res.Close(); err == nil {
 		err = cerr

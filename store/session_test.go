@@ -194,7 +194,7 @@ func TestClaim(t *testing.T) {
 	if got := get[string](db, `SELECT status FROM turns WHERE id = $1`, a.Turn.ID); got != "running" {
 		t.Errorf("the turn is %s", got)
 	}
-	kept, err := db.Renew(t.Context(), "w3", []agent.SessionID{again.Session, b.Session, "ses_unknown"})
+	kept, _, err := db.Renew(t.Context(), "w3", []agent.SessionID{again.Session, b.Session, "ses_unknown"})
 	if err != nil || len(kept) != 1 || kept[0] != again.Session {
 		t.Errorf("renewed: %v %v", kept, err)
 	}
@@ -259,5 +259,31 @@ func TestWhatIsReadUnderTheLock(t *testing.T) {
 	}
 	if s := <-saved; len(s.Deliveries) != 0 {
 		t.Errorf("the saver may send %s at once, before what was queued earlier", s.Deliveries[0].ID)
+	}
+}
+
+// A stop that the platform delivers again, or late, stops nothing that began after it.
+func TestRepeatedStop(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	stop := message("1", "stop", "stop")
+	stop.Stop = true
+	db.receive(message("1", "m1", "first"))
+	w := db.claim("w")
+	if r := db.receive(stop); !r.Stopped {
+		t.Errorf("the stop: %+v", r)
+	}
+	db.save(w, ended(w))
+	for w := db.claim("w"); w.Turn != nil; w = db.claim("w") {
+		t.Fatalf("a turn began with the stop: %+v", w.Turn)
+	}
+	db.exec(`UPDATE sessions SET lease_owner = NULL, leased_until = NULL, runnable_at = NULL`)
+	db.receive(message("1", "m2", "second"))
+	w = db.claim("w")
+	if r := db.receive(stop); r.Stopped || r.New {
+		t.Errorf("its repeat: %+v", r)
+	}
+	if n := get[int](db, `SELECT count(*) FROM turns WHERE id = $1 AND stopped_by IS NOT NULL`, w.Turn.ID); n != 0 {
+		t.Error("the repeat stopped a later turn")
 	}
 }

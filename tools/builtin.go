@@ -2,6 +2,7 @@ package tools
 
 import (
 	"errors"
+	"os"
 	"time"
 
 	"github.com/clawbot/clawbot/agent"
@@ -35,6 +36,12 @@ func Builtin(cfg Config, deps Deps) ([]agent.Tool, error) {
 		return nil, err
 	}
 	ws := workspace{root: root}
+	if os.Geteuid() == 0 { // commands must be able to change what the file tools make
+		ws.uid, ws.gid = ownerOf(dir)
+		if cfg.Shell.Enabled && cfg.Shell.Sandbox != SandboxNone {
+			ws.uid, ws.gid, _ = sandboxUser(dir)
+		}
+	}
 	list := []agent.Tool{readFile(ws), listDir(ws), writeFile(ws)}
 	if cfg.Shell.Enabled {
 		tool, err := shell(cfg, dir, ws)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clawbot/clawbot/agent"
 )
 
 // The values of Shell.Sandbox.
@@ -41,8 +43,9 @@ type Shell struct {
 	// Enabled offers the tool. False: the model never sees it.
 	Enabled bool `yaml:"enabled"`
 	// Sandbox is "auto" (the strongest there is; where there is none, clawbot
-	// refuses to start), "landlock" (Linux 5.13 and newer), or "none": commands
-	// can read and write whatever clawbot's user can, and use the network.
+	// refuses to start), "landlock" (Linux 6.2 and newer, amd64 and arm64), or
+	// "none": commands can read and write whatever clawbot's user can, and use
+	// the network.
 	Sandbox string `yaml:"sandbox"`
 	// Timeout is how long a command may run when the call names no time, and the
 	// most it may name. Above 0, at most one hour.
@@ -70,24 +73,27 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns what is wrong with the settings, each error with what to
-// write instead. It does not look at the file system.
+// Validate returns every mistake, each an *agent.ConfigError. It does not look
+// at the file system.
 func (c Config) Validate() []error {
 	var errs []error
+	wrong := func(key, format string, args ...any) {
+		errs = append(errs, &agent.ConfigError{Path: "tools." + key, Msg: fmt.Sprintf(format, args...)})
+	}
 	if strings.TrimSpace(c.Workspace) == "" {
-		errs = append(errs, errors.New("tools.workspace is empty: write a directory, for instance ./workspace"))
+		wrong("workspace", "it is blank; write a directory such as ./workspace")
 	}
 	switch c.Shell.Sandbox {
 	case SandboxAuto, SandboxLandlock, SandboxNone:
 	default:
-		errs = append(errs, fmt.Errorf("tools.shell.sandbox is %q: write auto, landlock or none", c.Shell.Sandbox))
+		wrong("shell.sandbox", "%q is unknown; write auto, landlock or none", c.Shell.Sandbox)
 	}
 	if c.Shell.Timeout <= 0 || c.Shell.Timeout > MaxShellTimeout {
-		errs = append(errs, fmt.Errorf("tools.shell.timeout is %v: write a time above 0 and up to %v, for instance 60s", c.Shell.Timeout, MaxShellTimeout))
+		wrong("shell.timeout", "%v is no time for a command; write one above 0 and up to %v, for instance 60s", c.Shell.Timeout, MaxShellTimeout)
 	}
 	for i, entry := range c.HTTPFetch.AllowHosts {
 		if _, err := parseHostRule(entry); err != nil {
-			errs = append(errs, fmt.Errorf("tools.http_fetch.allow_hosts[%d]: %w", i, err))
+			wrong(fmt.Sprintf("http_fetch.allow_hosts[%d]", i), "%v", err)
 		}
 	}
 	return errs
@@ -156,7 +162,6 @@ func openWorkspace(c Config) (string, *os.Root, error) {
 		if err := os.MkdirAll(abs, 0o700); err != nil {
 			return "", nil, fmt.Errorf("make workspace: %w", err)
 		}
-		giveToSandboxUser(abs)
 	}
 	dir, err := filepath.EvalSymlinks(abs)
 	if err != nil {

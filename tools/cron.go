@@ -2,9 +2,7 @@ package tools
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base32"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -177,14 +175,8 @@ func newJob(inv agent.Invocation, args jobArgs, now time.Time) (Job, error) {
 
 // jobID derives the id from the call, so that the same call is the same job.
 func jobID(inv agent.Invocation) agent.JobID {
-	h := sha256.New()
-	for _, part := range []string{string(inv.Session), string(inv.Turn), string(inv.Call)} {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
-		h.Write(n[:])
-		h.Write([]byte(part))
-	}
-	text := base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(h.Sum(nil)[:16])
+	sum := agent.HashParts(string(inv.Session), string(inv.Turn), string(inv.Call))
+	text := base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16])
 	return agent.JobID("job_" + strings.ToLower(text))
 }
 

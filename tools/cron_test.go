@@ -85,15 +85,15 @@ func TestNextRun(t *testing.T) {
 func add(t *testing.T, jobs Jobs, call, args string, origin agent.Origin) (agent.Result, error) {
 	t.Helper()
 	tool := cronAdd(jobs, func() time.Time { return noon })
-	checker, err := NewChecker([]agent.Tool{tool})
+	box, err := NewToolbox([]agent.Tool{tool})
 	if err != nil {
 		t.Fatal(err)
 	}
-	filled, _, err := FillDelivery(tool, []byte(args), origin)
+	filled, _, err := new(Toolbox).Fill(tool, []byte(args), origin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := checker.Check("cron_add", filled); err != nil {
+	if err := box.Check("cron_add", filled); err != nil {
 		return agent.Result{}, err
 	}
 	res := tool.Run(t.Context(), agent.Invocation{Session: "ses_1", Turn: "turn_1", Call: agent.CallID(call), Args: filled, Origin: origin})

@@ -13,11 +13,11 @@ const (
 	ModeNone = "none" // the run is recorded and nothing is posted
 )
 
-// FillDelivery writes where a message came from into the delivery arguments
-// that a call leaves missing, null or blank, and returns the new arguments in
-// canonical form with the names of what it filled, e.g. "thread" or
-// "delivery.to". It applies to tools with Delivery and to the arguments that
-// their schema knows; it reads and changes nothing else.
+// Fill implements agent.Toolbox. It writes where a message came from into the
+// delivery arguments that a call leaves missing, null or blank, and returns the
+// new arguments in canonical form with the names of what it filled, e.g.
+// "thread" or "delivery.to". It applies to tools with Delivery and to the
+// arguments that their schema knows; it reads and changes nothing else.
 //
 //   - A given value is never overridden.
 //   - channel is the platform ("slack"), conversation the conversation on it
@@ -30,7 +30,7 @@ const (
 //   - An origin without a conversation fills nothing.
 //
 // The workspace is no argument: it always comes from the origin.
-func FillDelivery(tool agent.Tool, args []byte, origin agent.Origin) (filledArgs []byte, filled []string, err error) {
+func (*Toolbox) Fill(tool agent.Tool, args []byte, origin agent.Origin) (filledArgs []byte, filled []string, err error) {
 	canonical, err := agent.Canonical(string(args))
 	if err != nil {
 		return nil, nil, err
@@ -60,11 +60,7 @@ func FillDelivery(tool agent.Tool, args []byte, origin agent.Origin) (filledArgs
 	if len(filled) == 0 {
 		return []byte(canonical), nil, nil
 	}
-	out, err := json.Marshal(object)
-	if err != nil {
-		return nil, nil, err
-	}
-	canonical, err = agent.Canonical(string(out))
+	canonical, err = agent.CanonicalOf(object)
 	if err != nil {
 		return nil, nil, err
 	}

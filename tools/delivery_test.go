@@ -19,7 +19,7 @@ func deliveryTool(properties string) agent.Tool {
 }
 
 // L33 to L36 of the life of a tool call.
-func TestFillDelivery(t *testing.T) {
+func TestFill(t *testing.T) {
 	flat := deliveryTool(`{"text":{},"channel":{},"conversation":{},"thread":{}}`)
 	question := deliveryTool(`{"question":{},"channel":{}}`)
 	job := deliveryTool(`{"prompt":{},"delivery":{}}`)
@@ -56,7 +56,7 @@ func TestFillDelivery(t *testing.T) {
 		{"numbers stay as written", flat, asked, `{"text":1.50e2,"channel":"slack","conversation":"C2"}`, `{"channel":"slack","conversation":"C2","text":1.50e2}`, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, filled, err := FillDelivery(tc.tool, []byte(tc.args), tc.origin)
+			got, filled, err := new(Toolbox).Fill(tc.tool, []byte(tc.args), tc.origin)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func TestFillDelivery(t *testing.T) {
 		})
 	}
 	for _, bad := range []string{``, `[]`, `{`, `{"channel":"a","channel":"b"}`} {
-		if _, _, err := FillDelivery(flat, []byte(bad), asked); err == nil {
+		if _, _, err := new(Toolbox).Fill(flat, []byte(bad), asked); err == nil {
 			t.Errorf("%s is taken", bad)
 		}
 	}
@@ -88,7 +88,7 @@ func TestFillDeliveryProperties(t *testing.T) {
 			}
 		}
 		raw, _ := json.Marshal(in)
-		out, filled, err := FillDelivery(flat, raw, asked)
+		out, filled, err := new(Toolbox).Fill(flat, raw, asked)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestFillDeliveryProperties(t *testing.T) {
 				t.Fatalf("%s was %s and is %s", k, was, is)
 			}
 		}
-		again, filled, err := FillDelivery(flat, out, asked)
+		again, filled, err := new(Toolbox).Fill(flat, out, asked)
 		if err != nil || string(again) != string(out) || len(filled) > 0 {
 			t.Fatalf("second time: %s, %v, %v", again, filled, err)
 		}

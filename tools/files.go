@@ -7,13 +7,27 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // workspace is the directory that file tools see. All access goes through the
 // os.Root, so neither "..", nor a symbolic link, nor one that is swapped in
 // between check and use leads out of it.
 type workspace struct {
-	root *os.Root
+	root     *os.Root
+	uid, gid int // whom new files are given to; uid 0: nobody is given anything
+}
+
+// ownerOf says whom a directory belongs to; 0 if that cannot be told.
+func ownerOf(dir string) (uid, gid int) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return 0, 0
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid), int(st.Gid)
+	}
+	return 0, 0
 }
 
 // local checks a path of the model and returns it in its shortest form. What

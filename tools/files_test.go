@@ -83,6 +83,14 @@ func run(t testing.TB, tool agent.Tool, args map[string]any, origin agent.Origin
 	return res
 }
 
+func invocation(args string) agent.Invocation {
+	canonical, err := agent.Canonical(args)
+	if err != nil {
+		panic(err)
+	}
+	return agent.Invocation{Session: "ses_1", Turn: "turn_1", Call: "call_1", Args: []byte(canonical)}
+}
+
 // checkText asserts what holds for every result of every tool.
 func checkText(t testing.TB, res agent.Result) {
 	t.Helper()

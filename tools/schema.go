@@ -2,9 +2,6 @@ package tools
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,47 +26,9 @@ const (
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// Checker holds the compiled schemas of a set of tools. It never changes and
-// may be used by many goroutines.
-type Checker struct {
-	schemas map[string]*jsonschema.Schema
-	checks  map[string]func(args []byte) error // of built-in tools, beyond the schema
-}
-
-// NewChecker compiles the schemas of the tools. The error names each tool
-// whose definition cannot be used, and two tools of one name.
-func NewChecker(tools []agent.Tool) (*Checker, error) {
-	c := &Checker{schemas: map[string]*jsonschema.Schema{}, checks: map[string]func([]byte) error{}}
-	var errs []error
-	for _, t := range tools {
-		schema, err := compile(t)
-		if err == nil && c.schemas[t.Name] != nil {
-			err = fmt.Errorf("tool %q is defined twice: rename one of them or its server", t.Name)
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		c.schemas[t.Name] = schema
-		c.checks[t.Name] = precheck(t)
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	return c, nil
-}
-
-// CheckDefinition says why a tool cannot be offered to a model; nil if it can.
-// It is for lists that may lose a member, such as an MCP server's.
-func CheckDefinition(t agent.Tool) error {
-	_, err := compile(t)
-	return err
-}
-
-// Check says what is wrong with the arguments of a call, in words that let a
-// model mend it.
-func (c *Checker) Check(tool string, args []byte) (err error) {
-	schema := c.schemas[tool]
+// Check implements agent.Toolbox.
+func (b *Toolbox) Check(tool string, args []byte) (err error) {
+	schema := b.schemas[tool]
 	if schema == nil {
 		return fmt.Errorf("there is no tool %q", tool)
 	}
@@ -91,7 +50,7 @@ func (c *Checker) Check(tool string, args []byte) (err error) {
 	if err := schema.Validate(value); err != nil {
 		return unfit(tool, err)
 	}
-	if check := c.checks[tool]; check != nil {
+	if check := b.checks[tool]; check != nil {
 		if err := check(args); err != nil {
 			return fmt.Errorf("the arguments of %s do not fit: %s", tool, short(err.Error(), maxProblemBytes))
 		}
@@ -105,20 +64,6 @@ func unfit(tool string, err error) error {
 		return fmt.Errorf("the arguments of %s do not fit: %w", tool, err)
 	}
 	return fmt.Errorf("the arguments of %s do not fit: %s", tool, strings.Join(problems(v), "; "))
-}
-
-// Definition is the hash of what people trust a tool by: its name,
-// description, schema and owner. Each part is written with its length, so that
-// text cannot move from one part into another.
-func Definition(t agent.Tool) string {
-	h := sha256.New()
-	for _, part := range []string{t.Name, t.Description, string(t.Schema), t.Owner} {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
-		h.Write(n[:])
-		h.Write([]byte(part))
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 func compile(t agent.Tool) (schema *jsonschema.Schema, err error) {

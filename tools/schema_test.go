@@ -35,15 +35,12 @@ func TestDefinitionsThatAreRefused(t *testing.T) {
 		{object(`{"type":"object","$ref":"http://127.0.0.1:1/x"}`), "cannot be used"},
 		{object(`{"type":"object","properties":{"a":{"minimum":1e999999999}}}`), "too large"},
 	} {
-		_, err := NewChecker([]agent.Tool{tc.tool})
+		_, err := NewToolbox([]agent.Tool{tc.tool})
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "tool ") {
 			t.Errorf("%q %s: %v, want an error with %q", tc.tool.Name, tc.tool.Schema, err, tc.want)
 		}
-		if CheckDefinition(tc.tool) == nil {
-			t.Errorf("%q passes alone", tc.tool.Name)
-		}
 	}
-	_, err := NewChecker([]agent.Tool{object(good), {Name: "u", Schema: json.RawMessage(good)}, object(good)})
+	_, err := NewToolbox([]agent.Tool{object(good), {Name: "u", Schema: json.RawMessage(good)}, object(good)})
 	if err == nil || !strings.Contains(err.Error(), `"t" is defined twice`) {
 		t.Errorf("duplicate: %v", err)
 	}
@@ -56,7 +53,7 @@ func TestCheckTellsWhatToFix(t *testing.T) {
 		"method":{"enum":["GET","HEAD"]},
 		"inner":{"type":"object","properties":{"to":{"type":"string"}},"required":["to"],"additionalProperties":false}
 	},"required":["path"],"additionalProperties":false}`
-	c, err := NewChecker([]agent.Tool{object(schema)})
+	c, err := NewToolbox([]agent.Tool{object(schema)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +95,7 @@ func TestCheckTellsWhatToFix(t *testing.T) {
 
 func TestDefinitionHash(t *testing.T) {
 	base := agent.Tool{Name: "a", Description: "b", Schema: json.RawMessage(`{}`), Owner: "c"}
-	seen := map[string]string{Definition(base): "base"}
+	seen := map[string]string{new(Toolbox).Definition(base): "base"}
 	for what, tool := range map[string]agent.Tool{
 		"name":        {Name: "x", Description: "b", Schema: json.RawMessage(`{}`), Owner: "c"},
 		"description": {Name: "a", Description: "x", Schema: json.RawMessage(`{}`), Owner: "c"},
@@ -106,13 +103,13 @@ func TestDefinitionHash(t *testing.T) {
 		"owner":       {Name: "a", Description: "b", Schema: json.RawMessage(`{}`), Owner: "x"},
 		"moved text":  {Name: "ab", Description: "", Schema: json.RawMessage(`{}`), Owner: "c"},
 	} {
-		h := Definition(tool)
+		h := new(Toolbox).Definition(tool)
 		if other, twice := seen[h]; twice {
 			t.Errorf("%s hashes like %s", what, other)
 		}
 		seen[h] = what
 	}
-	if h := Definition(base); len(h) != 64 || h != Definition(base) {
+	if h := new(Toolbox).Definition(base); len(h) != 64 || h != new(Toolbox).Definition(base) {
 		t.Errorf("hash %q", h)
 	}
 }
@@ -120,7 +117,7 @@ func TestDefinitionHash(t *testing.T) {
 // Every built-in tool takes exactly its documented arguments (T9).
 func TestBuiltinDefinitions(t *testing.T) {
 	list := builtins(t)
-	if _, err := NewChecker(list); err != nil {
+	if _, err := NewToolbox(list); err != nil {
 		t.Fatal(err)
 	}
 	for _, tool := range list {
@@ -154,7 +151,7 @@ func builtins(t *testing.T) []agent.Tool {
 
 // L7: nobody is asked about a call that cannot run.
 func TestBuiltinArgumentsAreCheckedBeyondTheSchema(t *testing.T) {
-	c, err := NewChecker(builtins(t))
+	c, err := NewToolbox(builtins(t))
 	if err != nil {
 		t.Fatal(err)
 	}

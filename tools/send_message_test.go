@@ -43,7 +43,7 @@ func TestSendMessage(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			o := &outbox{}
 			tool := sendMessage(o)
-			args, _, err := FillDelivery(tool, []byte(tc.args), tc.origin)
+			args, _, err := new(Toolbox).Fill(tool, []byte(tc.args), tc.origin)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/clawbot/clawbot/agent"
 )
@@ -100,8 +99,8 @@ func (ws workspace) replace(parent *os.Root, base, content string, mode fs.FileM
 	if _, err := f.WriteString(content); err != nil {
 		return err
 	}
-	if uid, gid, ok := ws.owner(); ok {
-		if err := f.Chown(uid, gid); err != nil {
+	if ws.uid != 0 {
+		if err := f.Chown(ws.uid, ws.gid); err != nil {
 			return err
 		}
 	}
@@ -122,7 +121,6 @@ func (ws workspace) makeDirs(dir string) error {
 	if dir == "." || dir == "" {
 		return nil
 	}
-	uid, gid, give := ws.owner()
 	parts := strings.Split(dir, string(filepath.Separator))
 	for i := range parts {
 		p := filepath.Join(parts[:i+1]...)
@@ -131,28 +129,11 @@ func (ws workspace) makeDirs(dir string) error {
 		case errors.Is(err, fs.ErrExist):
 		case err != nil:
 			return err
-		case give:
-			if err := ws.root.Lchown(p, uid, gid); err != nil {
+		case ws.uid != 0:
+			if err := ws.root.Lchown(p, ws.uid, ws.gid); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// owner is whom new files are given to: when clawbot is root and the workspace
-// is not root's, its owner, as whom the shell runs.
-func (ws workspace) owner() (uid, gid int, ok bool) {
-	if os.Geteuid() != 0 {
-		return 0, 0, false
-	}
-	info, err := ws.root.Stat(".")
-	if err != nil {
-		return 0, 0, false
-	}
-	st, isUnix := info.Sys().(*syscall.Stat_t)
-	if !isUnix || st.Uid == 0 {
-		return 0, 0, false
-	}
-	return int(st.Uid), int(st.Gid), true
 }

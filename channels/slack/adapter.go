@@ -29,6 +29,7 @@ type Adapter struct {
 	pace   *pacer
 	people *directory
 	unsure *recent // posts whose outcome is not known
+	sent   *recent // posts that went out, with their refs
 	told   *recent // people who have been told why they get no answer
 	files  *recent // approvals whose whole arguments are in their thread
 
@@ -72,7 +73,7 @@ const (
 
 // New checks the settings and makes an adapter. It does not use the network.
 func New(cfg Config) (*Adapter, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
@@ -81,6 +82,7 @@ func New(cfg Config) (*Adapter, error) {
 		log:    cfg.Log.With("channel", string(Name)),
 		pace:   newPacer(cfg.Now),
 		unsure: newRecent(1024),
+		sent:   newRecent(1024),
 		told:   newRecent(1024),
 		files:  newRecent(1024),
 	}
@@ -272,43 +274,52 @@ func (a *Adapter) guard(what string) {
 	}
 }
 
-// recent is a bounded set of what was seen last. It is a hint: what matters is
+// recent is a bounded map of what was seen last. It is a hint: what matters is
 // in the database.
 type recent struct {
 	mu    sync.Mutex
-	seen  map[string]bool
+	seen  map[string]string
 	order []string
 	most  int
 }
 
-func newRecent(most int) *recent { return &recent{seen: map[string]bool{}, most: most} }
+func newRecent(most int) *recent { return &recent{seen: map[string]string{}, most: most} }
 
 // add reports whether the key is new.
-func (r *recent) add(key string) bool {
+func (r *recent) add(key string) bool { return r.put(key, "") }
+
+// put keeps a value, unless there is one; it reports whether the key is new.
+func (r *recent) put(key, value string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.seen[key] {
+	if _, ok := r.seen[key]; ok {
 		return false
 	}
 	if len(r.order) >= r.most {
 		delete(r.seen, r.order[0])
 		r.order = r.order[1:]
 	}
-	r.seen[key] = true
+	r.seen[key] = value
 	r.order = append(r.order, key)
 	return true
 }
 
-func (r *recent) has(key string) bool {
+func (r *recent) get(key string) (value string, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.seen[key]
+	value, ok = r.seen[key]
+	return value, ok
+}
+
+func (r *recent) has(key string) bool {
+	_, ok := r.get(key)
+	return ok
 }
 
 func (r *recent) remove(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.seen[key] {
+	if _, ok := r.seen[key]; ok {
 		delete(r.seen, key)
 		r.order = slices.DeleteFunc(r.order, func(k string) bool { return k == key })
 	}

@@ -56,7 +56,7 @@ func (a *Adapter) drawCard(c agent.Card, most, fields int) (blocks []slackgo.Blo
 
 	var args []slackgo.RichTextElement
 	for _, f := range c.Fields[:fields] {
-		name, value := short(f.Name, 200), short(f.Value, most)
+		name, value := or(short(f.Name, 200), "argument"), short(f.Value, most)
 		switch {
 		case value == "":
 			args = append(args, section(bold(name+": "), italic("empty")))
@@ -76,7 +76,7 @@ func (a *Adapter) drawCard(c agent.Card, most, fields int) (blocks []slackgo.Blo
 
 	var facts []slackgo.RichTextElement
 	for _, f := range c.Facts[:min(len(c.Facts), 20)] {
-		facts = append(facts, section(plainText(short(f.Name, 60)+": "+or(short(f.Value, min(most, 300)), "–"))))
+		facts = append(facts, section(plainText(short(f.Name, 200)+": "+or(short(f.Value, min(most, 300)), "–"))))
 	}
 	if c.Masked > 0 {
 		facts = append(facts, section(italic(counted(c.Masked, "value is masked.", "values are masked."))))
@@ -246,19 +246,14 @@ func shorten(s string, most int) string {
 // been made visible where the card was drawn; this catches what was not, since
 // one field forgotten would be enough.
 func shown(s string) string {
-	clean := true
-	for _, r := range s {
-		if agent.Hidden(r) && r != '\n' && r != '\t' || r == '\uFFFD' {
-			clean = false
-			break
-		}
-	}
-	if clean {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	hides := func(r rune) bool { return agent.Hidden(r) && r != '\n' && r != '\t' }
+	if strings.IndexFunc(s, hides) < 0 {
 		return s
 	}
 	var out strings.Builder
-	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
-		if agent.Hidden(r) && r != '\n' && r != '\t' {
+	for _, r := range s {
+		if hides(r) {
 			fmt.Fprintf(&out, `\u{%X}`, r)
 		} else {
 			out.WriteRune(r)

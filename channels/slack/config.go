@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/clawbot/clawbot/agent"
 )
@@ -20,15 +21,15 @@ import (
 type Config struct {
 	// Allow says who may speak to the bot, and where.
 	Allow Allow `yaml:"allow"`
-	// Trigger is "mention" (the default) or "all". With "mention" a message in a
+	// Trigger is "mention" or "all". With "mention" a message in a
 	// channel or group direct message must name the bot, or be in a thread that
 	// the bot has joined; with "all" every message of a person counts. Direct
 	// messages always trigger, other bots and edits never do.
 	Trigger string `yaml:"trigger"`
 	// ApprovalChannel must be empty: cards appear in the asking thread.
 	ApprovalChannel string `yaml:"approval_channel"`
-	// Connections is how many Socket Mode connections are held, 1 to 10; 0 means
-	// 1. An app may have 10 in all. With 2 a click is not lost while Slack
+	// Connections is how many Socket Mode connections are held, 1 to 10. An app
+	// may have 10 in all. With 2 a click is not lost while Slack
 	// refreshes a connection, because Slack never sends a click again.
 	Connections int `yaml:"connections"`
 
@@ -98,11 +99,51 @@ func DefaultConfig() Config {
 	return Config{Allow: Allow{Users: []string{"*"}, Channels: []string{"*"}}, Trigger: TriggerMention, Connections: 1}
 }
 
-// Validate says what is wrong with the settings, each in a sentence that says
-// what to do.
-func (c Config) Validate() error {
+// Validate returns every mistake of the section, each an *agent.ConfigError.
+func (c Config) Validate() []error {
 	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	wrong := func(key, format string, args ...any) {
+		errs = append(errs, &agent.ConfigError{Path: "channels.slack." + key, Msg: fmt.Sprintf(format, args...)})
+	}
+	ids := func(key string, list []string) {
+		for i, id := range list {
+			if id == "" || strings.ContainsFunc(id, unicode.IsSpace) {
+				wrong(fmt.Sprintf("%s[%d]", key, i), "%q is no id; write the id that Slack shows", id)
+			}
+		}
+	}
+	if len(c.Allow.Users) == 0 {
+		wrong("allow.users", `it is empty, so nobody could speak; write "*" or user ids`)
+	}
+	ids("allow.users", c.Allow.Users)
+	for i, u := range c.Allow.Users {
+		if strings.Contains(u, ":") {
+			if a, err := agent.ParseActor(u); err != nil || a.Channel != Name {
+				wrong(fmt.Sprintf("allow.users[%d]", i), "%q is no person on Slack; write U… or slack:T…/U…", u)
+			}
+		}
+	}
+	if len(c.Allow.Channels) == 0 {
+		wrong("allow.channels", `it is empty, so no channel would be heard; write "*" or channel ids`)
+	}
+	ids("allow.channels", c.Allow.Channels)
+	if c.Trigger != TriggerMention && c.Trigger != TriggerAll {
+		wrong("trigger", "%q is unknown; write mention or all", c.Trigger)
+	}
+	if c.ApprovalChannel != "" {
+		wrong("approval_channel", "it is not available in this version; leave it empty, cards appear in the thread that asked")
+	}
+	if c.Connections < 1 || c.Connections > maxConnections {
+		wrong("connections", "%d is out of range; write 1 to %d", c.Connections, maxConnections)
+	}
+	return errs
+}
+
+// check says what is wrong with the tokens and the address, which come from the
+// environment, and with the section.
+func (c Config) check() error {
+	errs := c.Validate()
+	bad := func(text string) { errs = append(errs, errors.New(text)) }
 	s := c.Secrets
 	switch {
 	case strings.TrimSpace(s.BotToken) == "":
@@ -124,28 +165,6 @@ func (c Config) Validate() error {
 			bad("SLACK_API_URL is no address such as https://slack.com/api/")
 		}
 	}
-	if len(c.Allow.Users) == 0 {
-		bad(`channels.slack.allow.users is empty, so nobody could speak: write "*" or user ids`)
-	}
-	for _, u := range c.Allow.Users {
-		if strings.Contains(u, ":") {
-			if a, err := agent.ParseActor(u); err != nil || a.Channel != Name {
-				bad("channels.slack.allow.users: %q is no person on Slack: write U… or slack:T…/U…", u)
-			}
-		}
-	}
-	if len(c.Allow.Channels) == 0 {
-		bad(`channels.slack.allow.channels is empty, so no channel would be heard: write "*" or channel ids`)
-	}
-	if !slices.Contains([]string{"", TriggerMention, TriggerAll}, c.Trigger) {
-		bad("channels.slack.trigger is %q: write mention or all", c.Trigger)
-	}
-	if c.ApprovalChannel != "" {
-		bad("channels.slack.approval_channel is not built yet: leave it empty, cards appear in the asking thread")
-	}
-	if c.Connections < 0 || c.Connections > maxConnections {
-		bad("channels.slack.connections is %d: write 1 to %d", c.Connections, maxConnections)
-	}
 	return errors.Join(errs...)
 }
 
@@ -153,10 +172,6 @@ func (c Config) Validate() error {
 const maxConnections = 10
 
 func (c Config) withDefaults() Config {
-	if c.Trigger == "" {
-		c.Trigger = TriggerMention
-	}
-	c.Connections = max(c.Connections, 1)
 	if c.APIURL == "" {
 		c.APIURL = "https://slack.com/api/"
 	}
@@ -177,7 +192,7 @@ func (c Config) withDefaults() Config {
 
 const httpTimeout = 15 * time.Second
 
-// admits reports whether a channel may be heard.
+// admitsChannel reports whether a channel may be heard.
 func (a Allow) admitsChannel(id string) bool {
 	return slices.Contains(a.Channels, "*") || slices.Contains(a.Channels, id)
 }

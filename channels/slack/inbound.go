@@ -143,11 +143,13 @@ func (a *Adapter) read(cb callback) (h heard, why string) {
 		return h, "from a bot"
 	}
 
+	// app_mention names no channel_type, and does not come from direct messages.
+	direct := m.ChannelType == "im" || m.ChannelType == "" && strings.HasPrefix(m.Channel, "D")
 	mention := m.Type == "app_mention" || mentions(m.Text, me.userID)
 	thread := m.ThreadTS
 	joinedOnly := false
 	switch {
-	case m.ChannelType == "im":
+	case direct:
 		// One conversation: what is not in a thread has none.
 	case mention || a.cfg.Trigger == TriggerAll:
 		if thread == "" {
@@ -159,7 +161,7 @@ func (a *Adapter) read(cb callback) (h heard, why string) {
 		return h, "does not name the bot"
 	}
 
-	h.addressed = mention || m.ChannelType == "im"
+	h.addressed = mention || direct
 	body := readText(m.Text, me)
 	h.blank = text.Blank(body) && len(m.Files) == 0
 	h.in = agent.Inbound{
@@ -173,7 +175,7 @@ func (a *Adapter) read(cb callback) (h heard, why string) {
 		Text:       withFiles(body, m),
 		JoinedOnly: joinedOnly,
 	}
-	if m.ChannelType != "im" && !a.cfg.Allow.admitsChannel(m.Channel) {
+	if !direct && !a.cfg.Allow.admitsChannel(m.Channel) {
 		h.refusal = "I cannot answer you: this channel is not one I may answer in."
 	}
 	return h, ""

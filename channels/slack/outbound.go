@@ -34,11 +34,15 @@ func (a *Adapter) Split(md string) []string { return text.Split(md, maxText, siz
 
 // size measures a part by whatever limit it comes nearest to, scaled to maxText.
 func size(md string) int {
+	n := units(fallback(md))
+	if n > maxText {
+		return n // rendering much more than fits would take long
+	}
 	blocks, err := json.Marshal(markdownBlocks(md, ""))
 	if err != nil {
 		return maxText + 1
 	}
-	return max(units(fallback(md)), (units(string(blocks))*maxText+maxBlocks-1)/maxBlocks)
+	return max(n, (units(string(blocks))*maxText+maxBlocks-1)/maxBlocks)
 }
 
 // units counts UTF-16 code units, the largest of the counts Slack may use.
@@ -55,19 +59,28 @@ func units(s string) int {
 
 // Post sends a message. Where an earlier attempt with the same key and content
 // ended without an answer, it looks first whether the message is there already.
+// A card that went out already under its key is drawn again instead.
 func (a *Adapter) Post(ctx context.Context, to agent.Place, p agent.Post) (ref string, err error) {
 	body, blocks, err := a.content(p)
 	if err != nil {
 		return "", err
 	}
 	mark := marking{ID: string(p.Key), Part: agent.SHA256(partOf(p))[:12]}
-	if a.unsure.has(mark.key()) {
+	if ref, ok := a.sent.get(mark.key()); ok && p.Key != "" {
+		// It went out, and whoever sent it could not record that.
+		if p.Card != nil {
+			return ref, a.Edit(ctx, to, ref, p)
+		}
+		return ref, nil
+	}
+	if p.Unsure || a.unsure.has(mark.key()) {
 		ref, err := a.find(ctx, to, mark)
-		if err != nil {
-			return "", sendError(err)
+		if e := sendError(err); err != nil && !e.Permanent { // where looking is not allowed, twice is better than never
+			e.Unsure = true
+			return "", e
 		}
 		if ref != "" {
-			a.unsure.remove(mark.key())
+			a.settle(mark, ref)
 			return ref, nil
 		}
 	}
@@ -89,13 +102,23 @@ func (a *Adapter) Post(ctx context.Context, to agent.Place, p agent.Post) (ref s
 		err = errors.New("the answer names no message") // slack-go takes {} for success
 	}
 	if err != nil {
+		e := a.failed(key, err)
 		if p.Key != "" && errorCode(err) == "" && !isRateLimit(err) {
 			a.unsure.add(mark.key())
+			e.Unsure = true
 		}
-		return "", a.failed(key, err)
+		return "", e
 	}
-	a.unsure.remove(mark.key())
+	if p.Key != "" {
+		a.settle(mark, ts)
+	}
 	return ts, nil
+}
+
+// settle notes that a message is out.
+func (a *Adapter) settle(m marking, ref string) {
+	a.unsure.remove(m.key())
+	a.sent.put(m.key(), ref)
 }
 
 // Edit replaces a message of ours.
@@ -162,7 +185,7 @@ func quiet() []slackgo.MsgOption {
 
 // failed turns an error of a call into a *agent.SendError and, where Slack asked
 // for a pause, holds back all other calls with the same key.
-func (a *Adapter) failed(key string, err error) error {
+func (a *Adapter) failed(key string, err error) *agent.SendError {
 	e := sendError(err)
 	if e.RetryAfter > 0 {
 		a.pace.hold(key, e.RetryAfter)

@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"bytes"
 	"net/url"
 	"strconv"
 	"strings"
@@ -51,7 +52,7 @@ var markdown = goldmark.New(goldmark.WithExtensions(
 	extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http:", "https:"})),
 )).Parser()
 
-// maxNesting bounds lists and quotes, for people and against hostile texts.
+// maxNesting bounds how far lists and quotes are indented.
 const maxNesting = 8
 
 // plain is a text without characters that Slack or a terminal may choke on.
@@ -81,11 +82,13 @@ func markdownBlocks(md, id string) []slackgo.Block {
 	return []slackgo.Block{richText(id, b.out...)}
 }
 
-// builder collects rich text. cur is the section being written.
+// builder collects rich text.
 type builder struct {
 	src  []byte
 	out  []slackgo.RichTextElement
-	cur  []element
+	cur  []element       // the section being written
+	text strings.Builder // what is to follow in it, in one style
+	st   style
 	seen bool // something that shows was written
 }
 
@@ -95,20 +98,37 @@ func (b *builder) write(s string, st style) {
 		return
 	}
 	b.seen = b.seen || strings.TrimSpace(s) != ""
-	if n := len(b.cur); n > 0 {
-		if last, ok := b.cur[n-1].(*slackgo.RichTextSectionTextElement); ok && same(last.Style, st) {
-			last.Text += s
-			return
-		}
+	if st != b.st {
+		b.settle()
+		b.st = st
 	}
-	b.cur = append(b.cur, styled(s, st))
+	b.text.WriteString(s)
 }
 
-func same(a *style, b style) bool {
-	if a == nil {
-		return b == style{}
+// settle makes an element of the text written so far.
+func (b *builder) settle() {
+	if b.text.Len() > 0 {
+		b.cur = append(b.cur, styled(b.text.String(), b.st))
+		b.text.Reset()
 	}
-	return *a == b
+}
+
+// add puts an element into the current section.
+func (b *builder) add(e element) {
+	b.settle()
+	b.cur = append(b.cur, e)
+	b.seen = true
+}
+
+// empty reports whether nothing was written to the current section.
+func (b *builder) empty() bool { return len(b.cur) == 0 && b.text.Len() == 0 }
+
+// take returns the elements of the current section and begins another.
+func (b *builder) take() []element {
+	b.settle()
+	cur := b.cur
+	b.cur = nil
+	return cur
 }
 
 // link adds an address that can be followed and is shown in full, or its text
@@ -118,31 +138,30 @@ func (b *builder) link(address string, st style) {
 		b.write(address, st)
 		return
 	}
-	b.seen = true
-	b.cur = append(b.cur, slackgo.NewRichTextSectionLinkElement(address, "", nil))
+	b.add(slackgo.NewRichTextSectionLinkElement(address, "", nil))
 }
 
 // followable reports whether an address goes where it seems to: http or https,
-// ASCII alone, without a user name before the host.
+// ASCII alone, without a user name before the host, and without characters that
+// mean something in Slack's own form of a link.
 func followable(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(address) > 2000 {
 		return false
 	}
-	return strings.IndexFunc(address, func(r rune) bool { return r <= 0x20 || r >= 0x7F }) < 0
+	return strings.IndexFunc(address, func(r rune) bool { return r <= 0x20 || r >= 0x7F || strings.ContainsRune(`<>|"\`, r) }) < 0
 }
 
 // flush ends the current section.
 func (b *builder) flush() {
-	if len(b.cur) > 0 {
-		b.out = append(b.out, slackgo.NewRichTextSection(b.cur...))
-		b.cur = nil
+	if !b.empty() {
+		b.out = append(b.out, section(b.take()...))
 	}
 }
 
 // gap separates what follows from what the section holds already.
 func (b *builder) gap() {
-	if len(b.cur) > 0 {
+	if !b.empty() {
 		b.write("\n\n", style{})
 	}
 }
@@ -150,42 +169,51 @@ func (b *builder) gap() {
 // blocks writes the blocks inside n.
 func (b *builder) blocks(n ast.Node, depth int) {
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-		switch c := c.(type) {
-		case *ast.Heading:
-			b.gap()
-			b.inlines(c, style{Bold: true})
-		case *ast.Paragraph, *ast.TextBlock:
-			b.gap()
-			b.inlines(c, style{})
-		case *ast.List:
-			b.flush()
-			b.list(c, depth)
-		case *ast.FencedCodeBlock:
-			b.code(info(c, b.src) + lines(c, b.src))
-		case *ast.CodeBlock:
-			b.code(lines(c, b.src))
-		case *ast.Blockquote:
-			b.quote(c)
-		case *extast.Table:
-			b.code(table(c, b.src))
-		case *ast.ThematicBreak:
-			b.gap()
-			b.write("───", style{})
-		case *ast.HTMLBlock:
-			b.gap()
-			html := lines(c, b.src)
-			if c.HasClosure() {
-				html += string(c.ClosureLine.Value(b.src))
-			}
-			b.write(strings.TrimRight(html, "\n"), style{})
-		case *ast.LinkReferenceDefinition:
-			b.gap()
-			b.write("["+string(c.Label)+"]: ", style{})
-			b.link(string(c.Destination), style{})
-		default:
-			b.blocks(c, depth)
-		}
+		b.block(c, depth)
 	}
+}
+
+func (b *builder) block(n ast.Node, depth int) {
+	switch n := n.(type) {
+	case *ast.Heading:
+		b.gap()
+		b.inlines(n, style{Bold: true})
+	case *ast.Paragraph, *ast.TextBlock:
+		b.gap()
+		b.inlines(n, style{})
+	case *ast.List:
+		b.flush()
+		b.list(n, depth)
+	case *ast.FencedCodeBlock:
+		b.code(info(n, b.src) + lines(n, b.src))
+	case *ast.CodeBlock:
+		b.code(lines(n, b.src))
+	case *ast.Blockquote:
+		b.quote(n)
+	case *extast.Table:
+		b.code(table(n, b.src))
+	case *ast.ThematicBreak:
+		b.gap()
+		b.write("───", style{})
+	case *ast.HTMLBlock:
+		b.gap()
+		b.write(html(n, b.src), style{})
+	case *ast.LinkReferenceDefinition:
+		b.gap()
+		b.write("["+string(n.Label)+"]: ", style{})
+		b.link(string(n.Destination), style{})
+	default:
+		b.blocks(n, depth)
+	}
+}
+
+// html is the source of an HTML block, which is text to us.
+func html(n *ast.HTMLBlock, src []byte) string {
+	s := lines(n, src)
+	if n.HasClosure() {
+		s += string(n.ClosureLine.Value(src))
+	}
+	return strings.TrimRight(s, "\n")
 }
 
 func (b *builder) code(s string) {
@@ -201,9 +229,8 @@ func (b *builder) code(s string) {
 func (b *builder) quote(n ast.Node) {
 	b.flush()
 	b.flat(n, "", 0)
-	if len(b.cur) > 0 {
-		b.out = append(b.out, &slackgo.RichTextQuote{Type: slackgo.RTEQuote, Elements: b.cur})
-		b.cur = nil
+	if !b.empty() {
+		b.out = append(b.out, &slackgo.RichTextQuote{Type: slackgo.RTEQuote, Elements: b.take()})
 	}
 }
 
@@ -211,12 +238,11 @@ func (b *builder) quote(n ast.Node) {
 // blocks.
 func (b *builder) flat(n ast.Node, prefix string, depth int) {
 	if depth > maxNesting {
-		b.write(prefix+"…", style{})
-		return
+		prefix = "" // deeper ones do not move further to the right
 	}
 	item := 0
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-		if len(b.cur) > 0 && c.Kind() != ast.KindListItem {
+		if !b.empty() && c.Kind() != ast.KindListItem && c.Kind() != ast.KindList {
 			b.write("\n", style{})
 		}
 		switch c := c.(type) {
@@ -226,7 +252,7 @@ func (b *builder) flat(n ast.Node, prefix string, depth int) {
 				mark = strconv.Itoa(l.Start+item) + ". "
 			}
 			item++
-			if len(b.cur) > 0 {
+			if !b.empty() {
 				b.write("\n", style{})
 			}
 			b.write(prefix+mark, style{})
@@ -259,7 +285,7 @@ func (b *builder) one(c ast.Node, prefix string, depth int) {
 	case *extast.Table:
 		b.write(table(c, b.src), style{Code: true})
 	case *ast.HTMLBlock:
-		b.write(strings.TrimSuffix(lines(c, b.src), "\n"), style{})
+		b.write(html(c, b.src), style{})
 	case *ast.ThematicBreak:
 		b.write("───", style{})
 	case *ast.Heading:
@@ -284,7 +310,7 @@ func (b *builder) list(l *ast.List, depth int) {
 		n = l.Start - 1
 	}
 	add := func() {
-		if len(b.cur) == 0 {
+		if b.empty() {
 			return
 		}
 		if cur == nil {
@@ -292,15 +318,14 @@ func (b *builder) list(l *ast.List, depth int) {
 			cur.Offset = min(n, 1_000_000)
 			b.out = append(b.out, cur)
 		}
-		cur.Elements = append(cur.Elements, slackgo.NewRichTextSection(b.cur...))
-		b.cur = nil
+		cur.Elements = append(cur.Elements, section(b.take()...))
 		n++
 	}
 	for item := l.FirstChild(); item != nil; item = item.NextSibling() {
 		for c := item.FirstChild(); c != nil; c = c.NextSibling() {
 			switch c.(type) {
 			case *ast.Paragraph, *ast.TextBlock:
-				if len(b.cur) > 0 {
+				if !b.empty() {
 					b.write("\n", style{})
 				}
 				b.inlines(c, style{})
@@ -317,7 +342,7 @@ func (b *builder) list(l *ast.List, depth int) {
 				add()
 				cur = nil
 				one := &builder{src: b.src}
-				one.blocks(wrap(c), depth)
+				one.block(c, depth)
 				one.flush()
 				b.out = append(b.out, one.out...)
 				b.seen = b.seen || one.seen
@@ -326,16 +351,6 @@ func (b *builder) list(l *ast.List, depth int) {
 		add()
 	}
 }
-
-// wrap puts a single block under a parent of its own.
-func wrap(c ast.Node) ast.Node {
-	return only{Node: c}
-}
-
-// only is a node that has one child.
-type only struct{ ast.Node }
-
-func (o only) FirstChild() ast.Node { return o.Node }
 
 // inlines writes the text inside n.
 func (b *builder) inlines(n ast.Node, st style) {
@@ -403,34 +418,34 @@ func (b *builder) auto(address, label string, st style) {
 func (b *builder) labelled(n ast.Node, address string, st style) {
 	label := &builder{src: b.src}
 	label.inlines(n, st)
-	text := ""
-	for _, e := range label.cur {
-		if t, ok := e.(*slackgo.RichTextSectionTextElement); ok {
-			text += t.Text
-		}
-	}
-	if text == address || strings.TrimSpace(text) == "" {
+	parts := label.take()
+	if shown := words(parts); shown == address || strings.TrimSpace(shown) == "" {
 		b.link(address, st)
 		return
 	}
-	for _, e := range label.cur {
-		if t, ok := e.(*slackgo.RichTextSectionTextElement); ok {
-			s := style{}
-			if t.Style != nil {
-				s = *t.Style
-			}
-			b.write(t.Text, s)
-		} else {
-			b.cur = append(b.cur, e)
-		}
+	for _, e := range parts {
+		b.add(e)
 	}
-	b.seen = b.seen || label.seen
 	if address == "" {
 		return
 	}
 	b.write(" (", st)
 	b.link(address, st)
 	b.write(")", st)
+}
+
+// words is the text of elements, with addresses.
+func words(es []element) string {
+	var out strings.Builder
+	for _, e := range es {
+		switch e := e.(type) {
+		case *slackgo.RichTextSectionTextElement:
+			out.WriteString(e.Text)
+		case *slackgo.RichTextSectionLinkElement:
+			out.WriteString(e.URL)
+		}
+	}
+	return out.String()
 }
 
 // lines is the source lines of a block.
@@ -511,20 +526,15 @@ func table(t *extast.Table, src []byte) string {
 		for c := r.FirstChild(); c != nil; c = c.NextSibling() {
 			cell := &builder{src: src}
 			cell.inlines(c, style{})
-			text := ""
-			for _, e := range cell.cur {
-				switch e := e.(type) {
-				case *slackgo.RichTextSectionTextElement:
-					text += e.Text
-				case *slackgo.RichTextSectionLinkElement:
-					text += e.URL
-				}
-			}
+			text := words(cell.take())
 			if len(widths) == len(row) {
 				widths = append(widths, 0)
 			}
 			widths[len(row)] = max(widths[len(row)], min(units(text), 40))
 			row = append(row, text)
+			if c.NextSibling() == nil {
+				row = append(row, surplus(c, src)...)
+			}
 		}
 		rows = append(rows, row)
 	}
@@ -535,7 +545,10 @@ func table(t *extast.Table, src []byte) string {
 			if j > 0 {
 				line += " | "
 			}
-			line += cell + strings.Repeat(" ", max(0, widths[j]-units(cell)))
+			line += cell
+			if j < len(widths) {
+				line += strings.Repeat(" ", max(0, widths[j]-units(cell)))
+			}
 		}
 		out.WriteString(strings.TrimRight(line, " ") + "\n")
 		if i == 0 {
@@ -549,4 +562,20 @@ func table(t *extast.Table, src []byte) string {
 		}
 	}
 	return out.String()
+}
+
+// surplus is what follows the last cell of a row: cells beyond the columns of
+// the table, which the parser drops.
+func surplus(last ast.Node, src []byte) []string {
+	if last.Lines().Len() == 0 {
+		return nil
+	}
+	rest := src[last.Lines().At(0).Stop:]
+	if i := bytes.IndexByte(rest, '\n'); i >= 0 {
+		rest = rest[:i]
+	}
+	if s := strings.Trim(string(rest), "| \t"); s != "" {
+		return []string{s}
+	}
+	return nil
 }

@@ -50,14 +50,15 @@ type State struct {
 type Channel struct {
 	cfg Config
 
-	mu    sync.Mutex // guards Out and shown
+	mu    sync.Mutex // guards Out and what follows
 	shown int
+	cards map[agent.ApprovalID]bool // those that this run has written
 }
 
 var _ agent.Channel = (*Channel)(nil)
 
 // New returns a channel.
-func New(cfg Config) *Channel { return &Channel{cfg: cfg} }
+func New(cfg Config) *Channel { return &Channel{cfg: cfg, cards: map[agent.ApprovalID]bool{}} }
 
 // Name implements agent.Channel.
 func (c *Channel) Name() agent.ChannelName { return Name }
@@ -86,6 +87,9 @@ func (c *Channel) Post(_ context.Context, to agent.Place, p agent.Post) (string,
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p.Card != nil {
+		c.cards[p.Card.Approval] = true
+	}
 	c.shown++
 	return fmt.Sprintf("%s.%d", c.cfg.Run, c.shown), nil
 }
@@ -125,16 +129,19 @@ func (c *Channel) Run(ctx context.Context, in agent.Inlet) error {
 		if err != nil {
 			return ended(ctx, err)
 		}
-		c.ask(state)
+		if err := c.ask(ctx, in, state); err != nil {
+			return ended(ctx, err)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case line, more := <-lines:
 			if !more || strings.TrimSpace(line) == "exit" {
+				err := c.finish(ctx)
 				if errors.Is(readErr, bufio.ErrTooLong) {
-					c.print("A line is longer than %d bytes; I stop reading here.", maxLine)
+					err = errors.Join(fmt.Errorf("a line is longer than %d bytes; it and what follows was not read", maxLine), err)
 				}
-				return ended(ctx, c.finish(ctx))
+				return ended(ctx, err)
 			}
 			if err := c.take(ctx, in, n, agent.Clean(line)); err != nil {
 				return ended(ctx, err)
@@ -162,7 +169,7 @@ func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, line string) 
 	switch {
 	case text == "":
 		return nil
-	case len(state.Open) > 0:
+	case len(state.Open) > 0 && !agent.IsStop(text):
 		return c.answer(ctx, in, state.Open[0], strings.ToLower(word), strings.TrimSpace(reason))
 	case isAnswer(strings.ToLower(text)):
 		c.print("No question is open.")
@@ -251,10 +258,24 @@ func (c *Channel) settled(ctx context.Context) (State, error) {
 	}
 }
 
-// ask writes the prompt.
-func (c *Channel) ask(s State) {
+// ask writes the prompt, after the card of the question if it is one that an
+// earlier run has asked: nobody shall answer what they do not see.
+func (c *Channel) ask(ctx context.Context, in agent.Inlet, s State) error {
+	c.mu.Lock()
+	unseen := len(s.Open) > 0 && !c.cards[s.Open[0]]
+	c.mu.Unlock()
+	if unseen {
+		card, err := in.Card(ctx, s.Open[0])
+		if err != nil {
+			return err
+		}
+		c.print("%s", cardText(card))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if unseen {
+		c.cards[s.Open[0]] = true
+	}
 	switch {
 	case len(s.Open) > 0:
 		fmt.Fprint(c.cfg.Out, "Approve? [y]es, [n]o, [d]etails: ")
@@ -264,6 +285,7 @@ func (c *Channel) ask(s State) {
 	case c.cfg.Prompt != "":
 		fmt.Fprint(c.cfg.Out, c.cfg.Prompt)
 	}
+	return nil
 }
 
 func (c *Channel) print(format string, args ...any) {

@@ -12,6 +12,9 @@ const maxCluster = 64
 // boundaryBefore is the last border between characters, as people see them, at
 // or before end. A character that fills everything up to end is cut.
 func boundaryBefore(s string, end int) int {
+	for end > 0 && end < len(s) && !utf8.RuneStart(s[end]) {
+		end--
+	}
 	at := end
 	for range maxCluster {
 		if at <= 0 {

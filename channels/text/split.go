@@ -71,8 +71,10 @@ func (s *splitter) next() string {
 	if fit == len(s.lines) {
 		return s.take(fit, "")
 	}
-	if n := s.cut(fit); n > 0 {
-		return s.take(n, "")
+	for n := s.cut(fit); n > 0; n-- {
+		if s.fits(s.lines[:n]) { // fewer lines may be longer: their fence is still open
+			return s.take(n, "")
+		}
 	}
 	// Not even one line fits, or only the line that opens a fence: cut the next.
 	head := s.headOf(fit)
@@ -158,8 +160,8 @@ func (s *splitter) fits(lines []string) bool {
 // fit is how many lines fit into one part.
 func (s *splitter) fit() int {
 	most, size := 0, 0
-	for most < len(s.lines) && size <= s.limit*utf8.UTFMax {
-		size += len(s.lines[most]) + 1
+	for most < len(s.lines) && size <= s.limit { // a code point measures at least one
+		size += utf8.RuneCountInString(s.lines[most]) + 1
 		most++
 	}
 	return search(most, func(n int) bool { return s.fits(s.lines[:n]) })
@@ -220,19 +222,23 @@ func (s *splitter) cut(fit int) int {
 }
 
 // headOf is the longest beginning of line n that fits behind the lines before
-// it, cut behind a space or else between characters; at least one character.
+// it, cut behind a space or else between characters. Where there are no lines
+// before it, it is at least one character.
 func (s *splitter) headOf(n int) string {
 	line := s.lines[n]
 	before := slices.Clone(s.lines[:n])
 	var ends []int // of the code points
 	for i, r := range line {
-		if i > s.limit*utf8.UTFMax {
+		if len(ends) > s.limit {
 			break
 		}
 		ends = append(ends, i+utf8.RuneLen(r))
 	}
 	k := search(len(ends), func(k int) bool { return k == 0 || s.fits(append(before, line[:ends[k-1]])) })
-	if k == 0 {
+	switch {
+	case k == 0 && n > 0:
+		return "" // the lines before take all the room
+	case k == 0:
 		return line[:boundaryAfter(line)]
 	}
 	end := ends[k-1]
@@ -240,7 +246,17 @@ func (s *splitter) headOf(n int) string {
 		return line
 	}
 	if space := strings.LastIndexAny(line[:end], " \t"); space+1 > end/2 && !Blank(line[:space]) {
-		return line[:space+1]
+		end = space + 1
+	} else {
+		end = boundaryBefore(line, end)
 	}
-	return line[:boundaryBefore(line, end)]
+	// A shorter beginning may be longer as it is sent: a code span that lost its
+	// end looks like a fence.
+	for end > 0 && !s.fits(append(before, line[:end])) {
+		end = boundaryBefore(line, end*3/4)
+	}
+	if end == 0 && n == 0 {
+		end = boundaryAfter(line)
+	}
+	return line[:end]
 }

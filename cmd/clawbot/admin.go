@@ -141,9 +141,9 @@ func (a *app) auditVerify(ctx context.Context, asJSON bool) error {
 	})
 }
 
-func (a *app) approvalsList(ctx context.Context, everything bool, limit int, asJSON bool) error {
+func (a *app) approvalsList(ctx context.Context, asJSON bool) error {
 	return a.withDatabase(ctx, asking, func(db *database) error {
-		list, err := db.Approvals(ctx, approval.Query{Pending: !everything, Limit: limit})
+		list, err := db.Approvals(ctx, approval.Query{Pending: true, Limit: 1000})
 		if err != nil {
 			return err
 		}
@@ -341,13 +341,13 @@ func (a *app) messages(history []agent.Message) []messageJSON {
 	return out
 }
 
-func (a *app) slackManifest() error {
-	cfg := slack.DefaultConfig()
-	out, err := slack.Manifest(cfg)
+// slackManifest needs no settings: people run it before they have tokens.
+func slackManifest(w io.Writer) error {
+	out, err := slack.Manifest("")
 	if err != nil {
 		return err
 	}
-	_, err = a.stdout.Write(out)
+	_, err = w.Write(out)
 	return err
 }
 

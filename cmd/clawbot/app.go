@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/sethvargo/go-envconfig"
@@ -152,7 +151,7 @@ func (a *app) model() (agent.Model, error) {
 	case "anthropic":
 		return anthropic.New(anthropic.Config{Model: a.Model.Name, APIKey: a.Env.AnthropicKey.Reveal(), BaseURL: a.Env.AnthropicBaseURL})
 	default:
-		return demo.New(), nil
+		return demo.New(time.Now), nil
 	}
 }
 
@@ -167,44 +166,20 @@ func (a *app) policy() (*approval.Policy, error) {
 }
 
 // toolbox is what exists: every tool that clawbot has is listed here.
-func (a *app) toolbox(db *store.DB) (*toolbox, error) {
-	protected := []string{a.DataDir}
-	if a.Env.Config != "" {
-		protected = append(protected, a.Env.Config)
+func (a *app) toolbox(db *store.DB) (*tools.Toolbox, error) {
+	cfg := a.Tools
+	cfg.Protected = []string{a.DataDir, a.Env.Config} // a blank one is skipped
+	deps := tools.Deps{}
+	if db != nil {
+		deps = tools.Deps{Outbox: db, Jobs: db}
 	}
-	cfg := tools.Config{
-		Workspace: a.Tools.Workspace,
-		Shell:     tools.Shell{Enabled: a.Tools.Shell.Enabled, Sandbox: a.Tools.Shell.Sandbox, Timeout: a.Tools.Shell.Timeout},
-		HTTPFetch: tools.HTTPFetch{Enabled: a.Tools.HTTPFetch.Enabled, AllowHosts: a.Tools.HTTPFetch.AllowHosts},
-		Protected: protected,
-	}
-	if errs := cfg.Validate(); len(errs) > 0 {
-		return nil, a.Locate(errs)
-	}
-	list, err := tools.Builtin(cfg, tools.Deps{Outbox: db, Jobs: db})
+	list, err := tools.Builtin(cfg, deps)
 	if err != nil {
 		return nil, fmt.Errorf("set up tools: %w", err)
 	}
-	check, err := tools.NewChecker(list)
+	box, err := tools.NewToolbox(list)
 	if err != nil {
 		return nil, fmt.Errorf("set up tools: %w", err)
 	}
-	return &toolbox{Checker: check, list: list}, nil
+	return box, nil
 }
-
-// toolbox implements agent.Toolbox.
-type toolbox struct {
-	*tools.Checker
-	list []agent.Tool
-}
-
-func (t *toolbox) Tools() []agent.Tool { return t.list }
-
-func (t *toolbox) Fill(tool agent.Tool, args []byte, o agent.Origin) ([]byte, []string, error) {
-	return tools.FillDelivery(tool, args, o)
-}
-
-func (t *toolbox) Definition(tool agent.Tool) string { return tools.Definition(tool) }
-
-// dataFile is a path under the data directory.
-func (a *app) dataFile(name string) string { return filepath.Join(a.DataDir, name) }

@@ -52,9 +52,9 @@ type approvalCmds struct {
 }
 
 type auditCmds struct {
-	List   auditListCmd   `cmd:"" help:"List audit rows, the newest first."`
-	Show   auditShowCmd   `cmd:"" help:"Show one audit row in full."`
-	Verify auditVerifyCmd `cmd:"" help:"Compute the hash chain anew, on the database or on an export."`
+	List   auditListCmd   `cmd:"" help:"List the latest audit rows, oldest first."`
+	Show   auditShowCmd   `cmd:"" help:"Show all that is recorded about a turn, a call or an approval."`
+	Verify auditVerifyCmd `cmd:"" help:"Compute every hash chain anew and name the first bad row."`
 }
 
 type sessionCmds struct {
@@ -182,16 +182,14 @@ func (c auditListCmd) Validate() error {
 
 type auditShowCmd struct {
 	leaf
-	Session string `arg:"" help:"Id of the conversation."`
-	Seq     int64  `arg:"" help:"Number of the row in it."`
+	ID string `arg:"" help:"Id of a turn, a call or an approval."`
 	asJSON
 }
 
-func (auditShowCmd) Help() string { return example("clawbot audit show " + exampleSession + " 12") }
+func (auditShowCmd) Help() string { return example("clawbot audit show " + exampleApproval) }
 
 type auditVerifyCmd struct {
 	leaf
-	File string `arg:"" optional:"" help:"An export to verify; without it, the database."`
 	asJSON
 }
 

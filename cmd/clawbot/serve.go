@@ -38,7 +38,7 @@ func (a *app) newEngine(db *store.DB, channels []agent.Channel, directories map[
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range a.UnknownExclusions(names(box.list)) {
+	for _, name := range a.UnknownExclusions(names(box.Tools())) {
 		a.log.Warn("agent.excluded_tools names a tool that does not exist", "tool", name)
 	}
 	bell := agent.NewBell()
@@ -46,7 +46,7 @@ func (a *app) newEngine(db *store.DB, channels []agent.Channel, directories map[
 	return &engine{
 		Engine: agent.NewEngine(agent.Parts{
 			Config: a.Agent, Store: db, Model: model, Gate: policy, Desk: desk, Toolbox: box, Channels: channels,
-			Mask: a.mask, Bell: bell, Log: a.log,
+			AfterDenial: agent.AfterDenial(a.Approval.DenialPolicy), Mask: a.mask, Bell: bell, Log: a.log,
 			Owner: agent.NewID[string]("run", time.Now()), Lease: lease, Grace: grace,
 		}),
 		desk: desk, db: db, app: a,
@@ -69,21 +69,21 @@ func (e *engine) run(ctx context.Context) error {
 // all runs each function until the first fails or ctx ends, then ends the others
 // and waits for them. It returns the first error.
 func all(ctx context.Context, runs ...func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var wg sync.WaitGroup
+	var once sync.Once
+	var first error
 	for _, run := range runs {
 		wg.Go(func() {
-			if err := run(ctx); err != nil {
-				cancel(err)
+			if err := run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				once.Do(func() { first = err })
+				cancel()
 			}
 		})
 	}
 	wg.Wait()
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	return first
 }
 
 // serve runs every channel that is configured.
@@ -117,7 +117,7 @@ func (a *app) serve(ctx context.Context) error {
 		channels = append(channels, s)
 		directories[slack.Name] = s
 		health.channels[string(slack.Name)] = s.Health
-		s.Routes(mux)
+		mux.Handle("/slack/", s.Handler())
 	}
 	e, err := a.newEngine(db.DB, channels, directories)
 	if err != nil {
@@ -132,7 +132,7 @@ func (a *app) serve(ctx context.Context) error {
 			return nil
 		})
 	}
-	a.announce(listener.Addr(), db, time.Since(began))
+	a.announce(listener.Addr(), db, e.Owner, time.Since(began))
 	err = all(ctx, runs...)
 	a.log.Info("stopped")
 	return err
@@ -140,11 +140,7 @@ func (a *app) serve(ctx context.Context) error {
 
 // slack makes the Slack adapter from the settings.
 func (a *app) slack() (*slack.Adapter, error) {
-	cfg := slack.DefaultConfig()
-	c := a.Channels.Slack
-	cfg.Allow = slack.Allow{Users: c.Allow.Users, Channels: c.Allow.Channels, Guests: c.Allow.Guests, External: c.Allow.External}
-	cfg.Trigger = string(c.Trigger)
-	cfg.ApprovalChannel = c.ApprovalChannel
+	cfg := a.Channels.Slack
 	cfg.APIURL = a.Env.SlackAPIURL
 	cfg.Secrets = slack.Secrets{
 		BotToken: a.Env.SlackBotToken.Reveal(), AppToken: a.Env.SlackAppToken.Reveal(), SigningSecret: a.Env.SlackSigningSecret.Reveal(),
@@ -154,13 +150,13 @@ func (a *app) slack() (*slack.Adapter, error) {
 }
 
 // announce says what was started, where, and what is off and why.
-func (a *app) announce(addr net.Addr, db *database, took time.Duration) {
+func (a *app) announce(addr net.Addr, db *database, owner string, took time.Duration) {
 	a.log.Info("http listening", "addr", addr.String())
 	where := "DATABASE_URL"
 	if db.private != nil {
 		where = "embedded, in " + a.DataDir
 	}
-	a.log.Info("clawbot started", "version", version, "database", where, "model", a.Model.String(), "took", took.Round(time.Millisecond))
+	a.log.Info("clawbot started", "version", version, "database", where, "model", a.Model.String(), "owner", owner, "took", took.Round(time.Millisecond))
 	if a.SlackOn() {
 		a.log.Info("slack is on", "socket_mode", a.Env.SlackAppToken.Set(), "http_mode", a.Env.SlackSigningSecret.Set())
 	} else {

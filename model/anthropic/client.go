@@ -1,7 +1,7 @@
 // Package anthropic is the model provider for Anthropic's Messages and the
 // servers that speak them too. A neutral history comes in (request.go), one
 // streamed answer per attempt is read to its proper end (stream.go), and a whole
-// ModelReply or an error that says whose fault it is goes out (errors.go).
+// ModelReply or an error that says whose fault it is goes out.
 //
 // It refuses to send a tool that the API would refuse, to follow redirects, and
 // to return anything of a stream that was cut. It has no state between requests
@@ -12,8 +12,8 @@ package anthropic
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -80,11 +80,10 @@ func New(cfg Config) (*Model, error) {
 	options := []option.RequestOption{option.WithEnvironmentProduction(), option.WithMaxRetries(0), option.WithoutOpenTelemetry()}
 	secrets := []string{key}
 	if cfg.BaseURL != "" {
-		base, err := url.Parse(cfg.BaseURL)
-		if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-			return nil, errors.New("anthropic: the base URL is no http or https address")
+		password, err := provider.CheckBaseURL(cfg.BaseURL)
+		if err != nil {
+			return nil, fmt.Errorf("anthropic: %w", err)
 		}
-		password, _ := base.User.Password()
 		secrets = append(secrets, password)
 		options = append(options, option.WithBaseURL(cfg.BaseURL))
 	}
@@ -93,7 +92,7 @@ func New(cfg Config) (*Model, error) {
 	}
 	scrubber := provider.NewScrubber(secrets...)
 	options = append(options, option.WithHTTPClient(
-		provider.NewTransport(cfg.HTTPClient, cfg.IdleTimeout, cfg.Timeout, scrubber, detail)))
+		provider.NewTransport(cfg.HTTPClient, cfg.IdleTimeout, cfg.Timeout, scrubber)))
 	return &Model{
 		name:      cfg.Model,
 		maxTokens: int64(cfg.MaxTokens),
@@ -110,16 +109,9 @@ func (m *Model) Name() string { return "anthropic:" + m.name }
 func (m *Model) Complete(ctx context.Context, req agent.ModelRequest) (agent.ModelReply, error) {
 	params, err := m.params(req)
 	if err != nil {
-		return agent.ModelReply{}, failure(err)
+		return agent.ModelReply{}, fmt.Errorf("anthropic: %w", err)
 	}
-	reply, err := provider.Do(ctx, m.retries, m.scrubber, func(ctx context.Context) (agent.ModelReply, error) {
+	return provider.Complete(ctx, "anthropic", req, m.retries, m.scrubber, func(ctx context.Context) (agent.ModelReply, error) {
 		return m.attempt(ctx, params)
 	})
-	if err != nil {
-		return agent.ModelReply{}, failure(err)
-	}
-	if req.NoTools && len(reply.Calls) > 0 { // a server that knows no tool_choice
-		reply.Calls, reply.Stop = nil, agent.StopEnd
-	}
-	return reply, nil
 }

@@ -44,7 +44,7 @@ func (m *Model) read(decoder ssestream.Decoder) (agent.ModelReply, error) {
 		var err error
 		switch event.Type { // others, such as ping, may come at any time
 		case "error":
-			return agent.ModelReply{}, m.scrubber.FromEvent(detail(data))
+			return agent.ModelReply{}, m.scrubber.FromEvent(provider.ReadDetail(data))
 		case "message_start":
 			usage := event.Message.Usage
 			answer.InputTokens = int(usage.InputTokens + usage.CacheCreationInputTokens + usage.CacheReadInputTokens)

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"encoding/json"
 	"strings"
 	"unicode/utf8"
 
@@ -73,16 +74,27 @@ func report(batch []done) string {
 	for _, d := range batch {
 		text, said := shown(d.result.Text), "succeeded"
 		if d.result.Failed {
-			said = "did not succeed"
+			text, said = shown(reason(d.result.Text)), "did not succeed"
 		}
 		parts = append(parts, d.tool+" "+said+": "+text)
 	}
 	return strings.Join(parts, "\n\n")
 }
 
+// reason is the error of a result without success, which comes as JSON.
+func reason(text string) string {
+	var result struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal([]byte(text), &result) != nil || result.Error == "" {
+		return text
+	}
+	return result.Error
+}
+
 // shown bounds a result and fences it if it has several lines.
 func shown(text string) string {
-	text = strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", ""))
+	text = strings.TrimSpace(agent.Clean(text))
 	if text == "" {
 		return "(no output)"
 	}

@@ -43,7 +43,7 @@ func (m *Model) read(decoder ssestream.Decoder) (agent.ModelReply, error) {
 			}
 			return answer.Reply(stopReason(finish)), nil
 		}
-		if d := detail(data); d != (provider.Detail{}) {
+		if d := provider.ReadDetail(data); d != (provider.Detail{}) {
 			return agent.ModelReply{}, m.scrubber.FromEvent(d)
 		}
 		var chunk openai.ChatCompletionChunk

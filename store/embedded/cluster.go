@@ -29,22 +29,31 @@ type cluster struct {
 	dir      string
 	programs Programs // zero: to be found
 	account  pgserver.Account
+	lock     *os.File // what every Postgres process on the cluster holds
 	keys     keys
 	log      *slog.Logger
 }
 
 // open makes the cluster ready to be started, whatever an earlier process
 // left: nothing, half of it, or all of it with a server running on it. The
-// caller has the lock.
+// caller has the data directory's lock, and closes the cluster's.
 func (c *cluster) open(ctx context.Context) error {
-	switch found, err := c.find(); {
-	case err != nil:
+	found, err := c.find()
+	if err != nil {
 		return err
-	case !found:
+	}
+	var stopped bool
+	c.lock, stopped, err = pgserver.Claim(ctx, c.dir, filepath.Join(c.dataDir, "postgres.lock"))
+	if err != nil {
+		return err
+	}
+	if stopped {
+		c.log.Warn("postgres was left running by a clawbot that was killed; it has been stopped", "dir", c.dir)
+	}
+	if !found {
 		return c.create(ctx)
 	}
 
-	var err error
 	if c.account, err = pgserver.OwnerOf(c.dir); err != nil {
 		return err
 	}
@@ -53,12 +62,6 @@ func (c *cluster) open(ctx context.Context) error {
 	}
 	if err := c.choosePrograms(); err != nil {
 		return err
-	}
-	switch stopped, err := pgserver.StopLeftover(ctx, c.dir); {
-	case err != nil:
-		return err
-	case stopped:
-		c.log.Warn("postgres was left running by a clawbot that was killed; it has been stopped", "dir", c.dir)
 	}
 	c.keys, err = readKeys(c.dataDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -149,11 +152,11 @@ func (c *cluster) create(ctx context.Context) (err error) {
 	if err := c.account.Own(draft); err != nil {
 		return err
 	}
-	if err := pgserver.Init(ctx, c.programs, c.account, draft, false); err != nil {
+	if err := pgserver.Init(ctx, c.programs, c.account, c.lock, draft, false); err != nil {
 		return err
 	}
 	c.keys = newKeys()
-	if err := pgserver.SingleUser(ctx, c.programs, c.account, draft, setup(c.keys), c.keys.Owner, c.keys.Service); err != nil {
+	if err := pgserver.SingleUser(ctx, c.programs, c.account, c.lock, draft, setup(c.keys), c.keys.Owner, c.keys.Service); err != nil {
 		return err
 	}
 	if err := c.account.WriteFile(draft, "pg_hba.conf", []byte(admission)); err != nil {
@@ -193,7 +196,7 @@ func setup(k keys) []string {
 // rekey gives both roles new passwords.
 func (c *cluster) rekey(ctx context.Context) error {
 	c.keys = newKeys()
-	err := pgserver.SingleUser(ctx, c.programs, c.account, c.dir, []string{
+	err := pgserver.SingleUser(ctx, c.programs, c.account, c.lock, c.dir, []string{
 		"ALTER ROLE clawbot_owner PASSWORD '" + c.keys.Owner + "'",
 		"ALTER ROLE clawbot PASSWORD '" + c.keys.Service + "'",
 	}, c.keys.Owner, c.keys.Service)

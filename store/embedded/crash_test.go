@@ -133,13 +133,19 @@ func commandLines(t *testing.T) string {
 	return text.String()
 }
 
-// servers lists the process ids of Postgres, and of initdb, on a data
-// directory.
+// servers lists the processes of Postgres, and of initdb, on a data directory.
+// A child that has not got a name of its own yet is none.
 func servers(t *testing.T, dir string) (pids []int) {
 	t.Helper()
+	found := map[int]process{}
 	for _, p := range processes(t) {
 		if strings.Contains(p.command, "-D "+dir+"/postgres") {
-			pids = append(pids, p.pid)
+			found[p.pid] = p
+		}
+	}
+	for pid, p := range found {
+		if _, child := found[p.parent]; !child {
+			pids = append(pids, pid)
 		}
 	}
 	return pids

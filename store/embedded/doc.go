@@ -10,6 +10,7 @@
 //	DataDir/
 //	  clawbot.lock     locked by the process that runs Postgres; says which
 //	  clawbot.guests   locked, shared, by commands that use another's Postgres
+//	  postgres.lock    locked by every Postgres process on the cluster
 //	  postgres.keys    the passwords of both roles, mode 0600
 //	  postgres.log     what Postgres logs, and .1 before it
 //	  postgres/        the cluster, with the file clawbot.cluster as our mark

@@ -408,7 +408,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 			if diff := cmp.Diff(before, snapshot(t, path)); diff != "" {
 				t.Errorf("something changed:\n%s", diff)
 			}
-			if found, _ := filepath.Glob(filepath.Join(dir, "postgres.*")); len(found) > 0 {
+			if found, _ := filepath.Glob(filepath.Join(dir, "postgres.*")); len(found) > 0 { // not even a lock
 				t.Errorf("left behind: %v", found)
 			}
 		})
@@ -545,7 +545,7 @@ func TestCancelledStart(t *testing.T) {
 		stop(t, s)
 		t.Skip("this machine is too fast")
 	}
-	if found, _ := filepath.Glob(filepath.Join(dir, "postgres*")); len(found) > 0 {
+	if found, _ := filepath.Glob(filepath.Join(dir, "postgres.init-*")); len(found) > 0 {
 		t.Errorf("left behind: %v", found)
 	}
 	run(t, start(t, dir), embedded.Service, `SELECT 1`)

@@ -7,9 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/clawbot/clawbot/store/internal/pgserver"
 )
 
 const (
@@ -25,35 +28,9 @@ const (
 	guest   holder = "command" // gone in a moment
 )
 
-// errLocked says that another process has the lock.
-var errLocked = errors.New("locked")
-
-const (
-	shared    = unix.LOCK_SH
-	exclusive = unix.LOCK_EX
-)
-
-// lockFile locks path until it is closed or this process ends, or returns
-// errLocked at once.
-func lockFile(path string, how int) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-	if err == nil {
-		return f, nil
-	}
-	f.Close()
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, errLocked
-	}
-	return nil, fmt.Errorf("lock %s: %w", path, err)
-}
-
 // tryLock takes the data directory, and writes into the lock who has it.
 func tryLock(dir string, as holder) (*os.File, error) {
-	f, err := lockFile(filepath.Join(dir, lockName), exclusive)
+	f, err := pgserver.Lock(filepath.Join(dir, lockName), unix.LOCK_EX)
 	if err != nil {
 		return nil, err
 	}
@@ -65,16 +42,22 @@ func tryLock(dir string, as holder) (*os.File, error) {
 	return f, nil
 }
 
-// takeLock is tryLock for a service. It lets a command finish, and gives up at
-// once if another service is running.
+// takeLock is tryLock for a service. It gives up soon if another service is
+// running, and is patient with a command, which is about to finish, and with a
+// process that is gone: a child that it was just starting may hold the lock
+// for another moment.
 func takeLock(ctx context.Context, dir string) (*os.File, error) {
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for began := time.Now(); ; {
 		f, err := tryLock(dir, service)
-		if !errors.Is(err, errLocked) {
+		if !errors.Is(err, pgserver.ErrLocked) {
 			return f, err
 		}
 		as, pid := readHolder(dir)
-		if as == service || time.Now().After(deadline) {
+		patience := 10 * time.Second
+		if as == service && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			patience = 300 * time.Millisecond
+		}
+		if time.Since(began) > patience {
 			return nil, fmt.Errorf("take %s: another clawbot is using it (pid %d): stop that one first, or set CLAWBOT_DATA_DIR to another directory", dir, pid)
 		}
 		if err := pause(ctx); err != nil {
@@ -100,11 +83,11 @@ func readHolder(dir string) (as holder, pid int) {
 // file is closed. It returns nil if ctx ends before that.
 func awaitGuests(ctx context.Context, dir string) *os.File {
 	for {
-		f, err := lockFile(filepath.Join(dir, guestsName), exclusive)
+		f, err := pgserver.Lock(filepath.Join(dir, guestsName), unix.LOCK_EX)
 		if err == nil {
 			return f
 		}
-		if !errors.Is(err, errLocked) || pause(ctx) != nil {
+		if !errors.Is(err, pgserver.ErrLocked) || pause(ctx) != nil {
 			return nil
 		}
 	}

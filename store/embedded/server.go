@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/clawbot/clawbot/store/internal/pgserver"
 )
 
@@ -133,7 +135,7 @@ func Attach(ctx context.Context, cfg Config) (*Server, error) {
 		case err == nil:
 			return nil, errors.Join(noDatabase(cfg.DataDir), lock.Close())
 		}
-		if !errors.Is(err, errLocked) {
+		if !errors.Is(err, pgserver.ErrLocked) {
 			return nil, err
 		}
 		if s, err := join(cfg, dir); s != nil || err != nil {
@@ -170,6 +172,7 @@ func run(ctx context.Context, cfg Config, dir string, lock *os.File, as holder) 
 	}()
 
 	c := cluster{dataDir: dir, dir: filepath.Join(dir, clusterName), programs: cfg.Programs, log: s.log}
+	defer func() { c.lock.Close() }() // the server has it by then, or nobody needs it
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
@@ -189,6 +192,7 @@ func run(ctx context.Context, cfg Config, dir string, lock *os.File, as holder) 
 		Dir:       c.dir,
 		SocketDir: s.socketDir,
 		Settings:  settings,
+		Lock:      c.lock,
 		Log:       s.output,
 	})
 	if err != nil {
@@ -201,8 +205,8 @@ func run(ctx context.Context, cfg Config, dir string, lock *os.File, as holder) 
 // join makes us a guest of the server that another process runs, or returns
 // nil if it is not there (yet, or any more).
 func join(cfg Config, dir string) (*Server, error) {
-	guests, err := lockFile(filepath.Join(dir, guestsName), shared)
-	if errors.Is(err, errLocked) {
+	guests, err := pgserver.Lock(filepath.Join(dir, guestsName), unix.LOCK_SH)
+	if errors.Is(err, pgserver.ErrLocked) {
 		return nil, nil
 	}
 	if err != nil {

@@ -3,6 +3,8 @@ package pgtest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -27,48 +29,88 @@ type DedicatedServer struct {
 // ends with the test.
 func Dedicated(t testing.TB) *DedicatedServer {
 	t.Helper()
-	return dedicated(t, inMemory, throwaway)
-}
-
-// Durable starts a server for this test alone, on a disk, and syncs to it as
-// in production: benchmarks whose numbers shall mean something need it.
-func Durable(t testing.TB) *DedicatedServer {
-	t.Helper()
-	settings := maps.Clone(throwaway)
-	maps.Copy(settings, map[string]string{"fsync": "on", "full_page_writes": "on", "autovacuum": "on"})
-	return dedicated(t, os.TempDir, settings)
-}
-
-func dedicated(t testing.TB, place func() string, settings map[string]string) *DedicatedServer {
-	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	i, err := findInstallation(place)
+	p, err := startPrivate(ctx, inMemory, throwaway, nil)
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
+	}
+	s := &DedicatedServer{Server: p.Server, t: t, cfg: p.cfg, proc: p.proc}
+	t.Cleanup(func() {
+		s.Kill()
+		if err := p.discard(); err != nil {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	return s
+}
+
+// DurableServer is a server on a disk that syncs to it as in production. It
+// belongs to a program such as the benchmarks, which closes it.
+type DurableServer struct{ private }
+
+// New starts a durable server; log gets what Postgres logs and may be nil.
+func New(ctx context.Context, log io.Writer) (*DurableServer, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	settings := maps.Clone(throwaway)
+	maps.Copy(settings, map[string]string{"fsync": "on", "full_page_writes": "on", "autovacuum": "on"})
+	p, err := startPrivate(ctx, os.TempDir, settings, log)
+	if err != nil {
+		return nil, err
+	}
+	return &DurableServer{p}, nil
+}
+
+// Create makes an empty database and returns its URL.
+func (s *DurableServer) Create(ctx context.Context, name string) (string, error) {
+	if err := s.copyDatabase(ctx, name, "template0"); err != nil {
+		return "", fmt.Errorf("create database %s: %w", name, err)
+	}
+	return s.URL(name), nil
+}
+
+// Close ends the server and removes all that is in it.
+func (s *DurableServer) Close() error {
+	s.proc.Kill()
+	return s.discard()
+}
+
+// private is a server with a directory of its own, which nobody else joins.
+type private struct {
+	*Server
+	dir  string
+	lock *os.File // tells sweep that somebody uses dir
+	cfg  pgserver.Config
+	proc *pgserver.Process
+}
+
+func startPrivate(ctx context.Context, place func() string, settings map[string]string, log io.Writer) (private, error) {
+	i, err := findInstallation(place)
+	if err != nil {
+		return private{}, err
 	}
 	dir, lock, err := i.claimDir(ctx)
 	if err != nil {
-		t.Fatalf("pgtest: %v", err)
+		return private{}, err
 	}
-	t.Cleanup(func() {
-		if err := errors.Join(pgserver.Discard(filepath.Join(dir, dataDir)), os.RemoveAll(dir)); err != nil {
-			t.Errorf("pgtest: %v", err)
-		}
-		lock.Close()
-	})
-	s := &DedicatedServer{Server: serverIn(dir), t: t}
-	s.disposable = true
+	p := private{Server: serverIn(dir), dir: dir, lock: lock}
+	p.disposable = true
 	err = i.runIn(ctx, dir, settings, func(cfg pgserver.Config) (err error) {
-		s.cfg = cfg
-		s.proc, err = pgserver.Start(ctx, cfg)
+		cfg.Log = log
+		p.cfg = cfg
+		p.proc, err = pgserver.Start(ctx, cfg)
 		return err
 	})
 	if err != nil {
-		t.Fatalf("pgtest: %v", err)
+		return private{}, errors.Join(err, p.discard())
 	}
-	t.Cleanup(s.Kill)
-	return s
+	return p, nil
+}
+
+// discard removes the directory of a server that has ended.
+func (p private) discard() error {
+	return errors.Join(remove(context.Background(), p.dir), p.lock.Close())
 }
 
 // claimDir makes a directory whose lock tells [sweep] that its test still
@@ -78,7 +120,7 @@ func (i installation) claimDir(ctx context.Context) (string, *os.File, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	door, err := lockFile(filepath.Join(home, guardLock), unix.LOCK_EX)
+	door, err := awaitLock(ctx, filepath.Join(home, guardLock))
 	if err != nil {
 		return "", nil, err
 	}
@@ -90,7 +132,7 @@ func (i installation) claimDir(ctx context.Context) (string, *os.File, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	lock, err := lockFile(filepath.Join(dir, guardLock), unix.LOCK_EX|unix.LOCK_NB)
+	lock, err := pgserver.Lock(filepath.Join(dir, guardLock), unix.LOCK_EX)
 	return dir, lock, err
 }
 
@@ -123,9 +165,13 @@ func (s *DedicatedServer) Start() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	proc, err := pgserver.Start(ctx, s.cfg)
+	lock, _, err := pgserver.Claim(ctx, s.cfg.Dir, filepath.Join(filepath.Dir(s.cfg.Dir), runLock))
 	if err != nil {
 		s.t.Fatalf("pgtest: %v", err)
 	}
-	s.proc = proc
+	defer lock.Close() // the server has it by then
+	s.cfg.Lock = lock
+	if s.proc, err = pgserver.Start(ctx, s.cfg); err != nil {
+		s.t.Fatalf("pgtest: %v", err)
+	}
 }

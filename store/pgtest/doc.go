@@ -3,7 +3,7 @@
 //	dsn := pgtest.Empty(t)                             // an empty database
 //	dsn := pgtest.Database(t, "store-"+pgtest.Hash(migrations.FS), migrate) // a migrated one
 //	srv := pgtest.Dedicated(t); srv.Kill(); srv.Start() // a server of one's own
-//	srv := pgtest.Durable(t)                           // the same with fsync, for benchmarks
+//	srv, err := pgtest.New(ctx, log)                   // with fsync and without a test, for benchmarks
 //
 // All test binaries of one checkout share a server. The first that needs it
 // starts it, in memory where that can be had and else under the temporary

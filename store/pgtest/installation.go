@@ -142,6 +142,12 @@ func (i installation) runIn(ctx context.Context, dir string, settings map[string
 		SocketDir: filepath.Join(dir, dataDir),
 		Settings:  settings,
 	}
+	lock, _, err := pgserver.Claim(ctx, cfg.Dir, filepath.Join(dir, runLock))
+	if err != nil {
+		return err
+	}
+	defer lock.Close() // the server has it by then
+	cfg.Lock = lock
 	try := func() error {
 		if err := i.copyCluster(ctx, cfg.Dir); err != nil {
 			return err
@@ -183,7 +189,7 @@ func (i installation) copyCluster(ctx context.Context, data string) error {
 // fillCache makes the cached cluster if it is not there. It gets its name
 // only when it is complete.
 func (i installation) fillCache(ctx context.Context) error {
-	lock, err := lockFile(filepath.Join(i.root, guardLock), unix.LOCK_EX)
+	lock, err := awaitLock(ctx, filepath.Join(i.root, guardLock))
 	if err != nil {
 		return err
 	}
@@ -206,7 +212,7 @@ func (i installation) fillCache(ctx context.Context) error {
 	}
 	err = i.account.Own(draft)
 	if err == nil {
-		err = pgserver.Init(ctx, i.programs, i.account, draft, true)
+		err = pgserver.Init(ctx, i.programs, i.account, lock, draft, true)
 	}
 	if err == nil {
 		err = i.account.WriteFile(draft, "pg_hba.conf", []byte(trustAll))

@@ -90,9 +90,21 @@ func TestDedicated(t *testing.T) {
 	}
 }
 
-func TestDurable(t *testing.T) {
-	conn := connect(t, pgtest.Durable(t).Empty(t))
-	if got := query[string](t, conn, `SHOW fsync`); got != "on" {
+func TestNew(t *testing.T) {
+	srv, err := pgtest.New(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	dsn, err := srv.Create(t.Context(), "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := query[string](t, connect(t, dsn), `SHOW fsync`); got != "on" {
 		t.Errorf("fsync = %s", got)
 	}
 }

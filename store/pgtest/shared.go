@@ -11,10 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,8 +24,9 @@ import (
 // Files in the directory of one server.
 const (
 	dataDir   = "data"
-	alivePipe = "alive" // its writers are the test binaries that use the server
-	guardLock = "lock"  // held by whoever will remove the directory
+	alivePipe = "alive"   // its writers are the test binaries that use the server
+	guardLock = "lock"    // held by whoever will remove the directory
+	runLock   = "running" // held by every process of the server
 	serverLog = "postgres.log"
 )
 
@@ -76,7 +77,7 @@ func join(ctx context.Context) (*Server, *os.File, error) {
 		return nil, nil, err
 	}
 	// One at a time, so that the second joins what the first has started.
-	lock, err := lockFile(filepath.Join(home, guardLock), unix.LOCK_EX)
+	lock, err := awaitLock(ctx, filepath.Join(home, guardLock))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,35 +122,66 @@ func openAlive(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), alivePipe), nil
 }
 
-// guardScript waits for the end of file, closes the door, and waits again for
-// those who came in before that. Then it stops Postgres, if the pid file still
-// names it, and removes the directory.
+// guardScript reads process ids, of which the last counts, until the end of
+// file. Then it closes the door, and waits again for those who came in before
+// that. It stops Postgres if the pid file still names it, and removes the
+// directory, which ends a server that was only just starting.
 const guardScript = `
-read -r line
+await() { while read -r pid; do server=$pid; done; }
+server=none
+await
 rm -f "$1/alive"
-read -r line
-if [ "$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)" = "$2" ]; then kill -QUIT "$2"; fi
+await
+if [ "$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)" = "$server" ]; then kill -QUIT "$server"; fi
 n=0
-while [ -e "$1/data/postmaster.pid" ] && [ $n -lt 200 ]; do sleep 0.02; n=$((n + 1)); done
+while [ -e "$1/data/postmaster.pid" ] && [ $n -lt 500 ]; do sleep 0.02; n=$((n + 1)); done
 rm -rf "$1"
 `
 
 // startShared starts Postgres and its guard in dir. The file is the first
 // user's hold on it.
 func (i installation) startShared(ctx context.Context, dir string) (alive *os.File, err error) {
-	pipe := filepath.Join(dir, alivePipe)
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		return nil, fmt.Errorf("make %s: %w", pipe, err)
+	if alive, err = startGuard(dir); err != nil {
+		return nil, err
 	}
-	fd, err := unix.Open(pipe, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	log, err := os.Create(filepath.Join(dir, serverLog))
 	if err == nil {
-		err = unix.SetNonblock(fd, false) // the guard wants to wait
+		defer log.Close()
+		err = i.runIn(ctx, dir, throwaway, func(cfg pgserver.Config) error {
+			return pgserver.Detach(ctx, cfg, log, func(pid int) error {
+				_, err := fmt.Fprintln(alive, pid)
+				return err
+			})
+		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", pipe, err)
+		return nil, errors.Join(err, alive.Close())
 	}
+	return alive, nil
+}
+
+// startGuard starts the guard of dir. It is there before the server is, so
+// that there is no moment at which nobody would stop it.
+func startGuard(dir string) (alive *os.File, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start a guard for %s: %w", dir, err)
+		}
+	}()
+	pipe := filepath.Join(dir, alivePipe)
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(pipe, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.SetNonblock(fd, false) // the guard wants to wait
 	reader := os.NewFile(uintptr(fd), pipe)
-	defer reader.Close() // the guard has its own copy
+	defer reader.Close() // the guard has its own
+	if err != nil {
+		return nil, err
+	}
 	if alive, err = openAlive(dir); err != nil {
 		return nil, err
 	}
@@ -158,33 +190,19 @@ func (i installation) startShared(ctx context.Context, dir string) (alive *os.Fi
 			alive.Close()
 		}
 	}()
-	lock, err := lockFile(filepath.Join(dir, guardLock), unix.LOCK_EX|unix.LOCK_NB)
+	lock, err := pgserver.Lock(filepath.Join(dir, guardLock), unix.LOCK_EX)
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Close() // the guard has its own copy
+	defer lock.Close() // the guard has its own
 
-	log, err := os.Create(filepath.Join(dir, serverLog))
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	var pid int
-	err = i.runIn(ctx, dir, throwaway, func(cfg pgserver.Config) (err error) {
-		pid, err = pgserver.Detach(ctx, cfg, log)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	guard := exec.Command("/bin/sh", "-c", guardScript, "pgtest-guard", dir, strconv.Itoa(pid))
+	guard := exec.Command("/bin/sh", "-c", guardScript, "pgtest-guard", dir)
 	guard.Dir = "/"
 	guard.Stdin = reader
 	guard.ExtraFiles = []*os.File{lock}
 	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := guard.Start(); err != nil {
-		return nil, errors.Join(err, syscall.Kill(pid, syscall.SIGQUIT))
+		return nil, err
 	}
 	return alive, guard.Process.Release()
 }
@@ -197,44 +215,44 @@ func sweep(ctx context.Context, home string) error {
 		return err
 	}
 	for _, dir := range dirs {
-		lock, err := lockFile(filepath.Join(dir, guardLock), unix.LOCK_EX|unix.LOCK_NB)
-		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
+		lock, err := pgserver.Lock(filepath.Join(dir, guardLock), unix.LOCK_EX)
+		if errors.Is(err, pgserver.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 			continue // it has a guard, or went a moment ago
 		}
 		if err != nil {
 			return err
 		}
-		data := filepath.Join(dir, dataDir)
-		_, err = pgserver.StopLeftover(ctx, data)
-		if err == nil {
-			err = errors.Join(pgserver.Discard(data), os.RemoveAll(dir))
-		}
-		err = errors.Join(err, lock.Close())
-		if err != nil {
+		err = remove(ctx, dir)
+		if err := errors.Join(err, lock.Close()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lockFile opens path, creating it if its directory is there, and locks it
-// until it is closed by everyone who has it.
-func lockFile(path string, how int) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// remove stops what runs in dir and removes it.
+func remove(ctx context.Context, dir string) error {
+	data := filepath.Join(dir, dataDir)
+	running, _, err := pgserver.Claim(ctx, data, filepath.Join(dir, runLock))
 	if err != nil {
-		return nil, err
+		return err
 	}
+	return errors.Join(pgserver.Discard(data), os.RemoveAll(dir), running.Close())
+}
+
+// awaitLock takes the lock of a file as soon as it is free.
+func awaitLock(ctx context.Context, path string) (*os.File, error) {
 	for {
-		err = unix.Flock(int(f.Fd()), how)
-		if !errors.Is(err, unix.EINTR) {
-			break
+		f, err := pgserver.Lock(path, unix.LOCK_EX)
+		if !errors.Is(err, pgserver.ErrLocked) {
+			return f, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("lock %s: %w", path, context.Cause(ctx))
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return f, nil
 }
 
 func serverIn(dir string) *Server {

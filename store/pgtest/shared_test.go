@@ -254,13 +254,17 @@ func TestKilledGuard(t *testing.T) {
 	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the guard is dead", func() bool { return !running(guard) })
 	a.kill(t)
 	if !running(pid) {
 		t.Fatal("the server is gone already")
 	}
 
 	b := spawn(t, tmp)
-	url, _ = b.ready(t)
+	old := url
+	if url, _ = b.ready(t); url == old {
+		t.Fatal("the next run joined the server that nobody guards")
+	}
 	eventually(t, "the old server ended", func() bool { return !running(pid) })
 	if n := len(serverDirs(t, tmp)); n != 1 {
 		t.Errorf("%d servers are there", n)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -488,7 +489,8 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, here position
 	case reflect.Int:
 		var number int64
 		ok := false
-		if i, is := n.(*ast.IntegerNode); is {
+		// 010 is 8 in some YAML and 10 in other, so only plain numbers are taken.
+		if i, is := n.(*ast.IntegerNode); is && plainNumber.MatchString(i.GetToken().Value) {
 			switch value := i.Value.(type) {
 			case int64:
 				number, ok = value, true
@@ -497,7 +499,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, here position
 			}
 		}
 		if !ok || v.OverflowInt(number) {
-			d.wrong(here, path, "%s; write a whole number", describe(n))
+			d.wrong(here, path, "%s; write a whole number such as 2", describe(n))
 			return
 		}
 		v.SetInt(number)
@@ -505,6 +507,8 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, here position
 		panic("settings: no way to read a " + v.Type().String())
 	}
 }
+
+var plainNumber = regexp.MustCompile(`^[+-]?(0|[1-9][0-9_]*)$`)
 
 // describe names what stands there, for people.
 func describe(n ast.Node) string {

@@ -26,8 +26,7 @@ type Env struct {
 	Config string `env:"CLAWBOT_CONFIG"`
 	// DataDir holds the embedded database, keys and files.
 	DataDir string `env:"CLAWBOT_DATA_DIR"`
-	// HTTPAddr is where Slack's HTTP endpoints, health and metrics listen; port 0
-	// picks one.
+	// HTTPAddr is where health and Slack's HTTP endpoints listen; port 0 picks one.
 	HTTPAddr string `env:"CLAWBOT_HTTP_ADDR, default=127.0.0.1:8420"`
 
 	// DatabaseURL is the Postgres to use; not set is the embedded one.
@@ -58,8 +57,7 @@ type Env struct {
 	LogLevel  string `env:"CLAWBOT_LOG_LEVEL, default=info"`
 	LogFormat string `env:"CLAWBOT_LOG_FORMAT, default=text"`
 
-	// OTLPEndpoint turns traces and metrics by OTLP on. The other OTEL_ variables
-	// are read by OpenTelemetry itself.
+	// OTLPEndpoint takes traces and metrics by OTLP.
 	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
 }
 
@@ -331,4 +329,23 @@ func dataDir(e Env, environ envconfig.Lookuper, root bool, errs *Errors) string 
 	}
 	errs.variable("CLAWBOT_DATA_DIR", "there is no home directory to keep data in; set it to a directory")
 	return ""
+}
+
+// Secrets returns the value of every secret that is set, for whoever has to keep
+// them out of what is shown. Of a database address it is the password.
+func (e Env) Secrets() []string {
+	var out []string
+	for v, i := reflect.ValueOf(e), 0; i < v.NumField(); i++ {
+		s, ok := v.Field(i).Interface().(Secret)
+		if !ok || !s.Set() {
+			continue
+		}
+		out = append(out, s.Reveal())
+		if u, err := url.Parse(s.Reveal()); err == nil && u.User != nil {
+			if password, has := u.User.Password(); has {
+				out = append(out, password)
+			}
+		}
+	}
+	return out
 }

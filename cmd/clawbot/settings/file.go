@@ -2,13 +2,13 @@ package settings
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/clawbot/clawbot/agent"
 	"github.com/clawbot/clawbot/approval"
+	"github.com/clawbot/clawbot/channels/slack"
+	"github.com/clawbot/clawbot/tools"
 )
 
 // File is the settings file. defaults has the values that count where the file
@@ -17,7 +17,7 @@ type File struct {
 	Agent    agent.Config    `yaml:"agent"`
 	Approval approval.Config `yaml:"approval"`
 	Channels Channels        `yaml:"channels"`
-	Tools    Tools           `yaml:"tools"`
+	Tools    tools.Config    `yaml:"tools"`
 	MCP      MCP             `yaml:"mcp"`
 	// ToolFilterGroups decide which MCP tools the model sees; they grant nothing.
 	ToolFilterGroups []FilterGroup `yaml:"tool_filter_groups"`
@@ -25,32 +25,14 @@ type File struct {
 
 // Channels is the section `channels`.
 type Channels struct {
-	Slack   Slack   `yaml:"slack"`
-	Discord Discord `yaml:"discord"`
-}
-
-// Slack is the section `channels.slack`.
-type Slack struct {
-	Allow SlackAllow `yaml:"allow"`
-	// Trigger says which messages outside of direct messages start a turn.
-	Trigger Trigger `yaml:"trigger"`
-	// ApprovalChannel is the id of a channel for all cards; empty is the thread
-	// that asked.
-	ApprovalChannel string `yaml:"approval_channel"`
-}
-
-// SlackAllow is who may speak to clawbot on Slack.
-type SlackAllow struct {
-	Users    []string `yaml:"users"`    // ids; "*" is every member of the workspace
-	Channels []string `yaml:"channels"` // ids; "*" is every channel
-	Guests   bool     `yaml:"guests"`
-	External bool     `yaml:"external"` // people of other organisations in shared channels
+	Slack   slack.Config `yaml:"slack"`
+	Discord Discord      `yaml:"discord"`
 }
 
 // Discord is the section `channels.discord`.
 type Discord struct {
 	Allow   DiscordAllow `yaml:"allow"`
-	Trigger Trigger      `yaml:"trigger"`
+	Trigger string       `yaml:"trigger"` // mention or all
 }
 
 // DiscordAllow is who may speak to clawbot on Discord, by ids. The first three
@@ -61,37 +43,6 @@ type DiscordAllow struct {
 	Users      []string `yaml:"users"`
 	Channels   []string `yaml:"channels"`
 	Categories []string `yaml:"categories"`
-}
-
-// Trigger says which messages start a turn.
-type Trigger string
-
-const (
-	TriggerMention Trigger = "mention" // those that mention clawbot
-	TriggerAll     Trigger = "all"     // all where clawbot is a member
-)
-
-// Tools is the section `tools`.
-type Tools struct {
-	// Workspace is the directory that the file tools and the shell are confined to.
-	Workspace string    `yaml:"workspace"`
-	Shell     Shell     `yaml:"shell"`
-	HTTPFetch HTTPFetch `yaml:"http_fetch"`
-}
-
-// Shell is the section `tools.shell`.
-type Shell struct {
-	Enabled bool `yaml:"enabled"`
-	// Sandbox is auto (the strongest there is), landlock or none.
-	Sandbox string        `yaml:"sandbox"`
-	Timeout time.Duration `yaml:"timeout"`
-}
-
-// HTTPFetch is the section `tools.http_fetch`.
-type HTTPFetch struct {
-	Enabled bool `yaml:"enabled"`
-	// AllowHosts are fetched without asking.
-	AllowHosts []string `yaml:"allow_hosts"`
 }
 
 // MCP is the section `mcp`.
@@ -120,17 +71,10 @@ func defaults() File {
 		Agent:    agent.DefaultConfig(),
 		Approval: approval.DefaultConfig(),
 		Channels: Channels{
-			Slack: Slack{
-				Allow:   SlackAllow{Users: []string{"*"}, Channels: []string{"*"}},
-				Trigger: TriggerMention,
-			},
-			Discord: Discord{Trigger: TriggerMention},
+			Slack:   slack.DefaultConfig(),
+			Discord: Discord{Trigger: "mention"},
 		},
-		Tools: Tools{
-			Workspace: "./workspace",
-			Shell:     Shell{Sandbox: "auto", Timeout: time.Minute},
-			HTTPFetch: HTTPFetch{Enabled: true},
-		},
+		Tools: tools.DefaultConfig(),
 	}
 }
 
@@ -141,12 +85,9 @@ func (f File) validate() []error {
 	wrong := func(path, format string, args ...any) {
 		errs = append(errs, &agent.ConfigError{Path: path, Msg: fmt.Sprintf(format, args...)})
 	}
-	for path, t := range map[string]Trigger{
-		"channels.slack.trigger": f.Channels.Slack.Trigger, "channels.discord.trigger": f.Channels.Discord.Trigger,
-	} {
-		if t != TriggerMention && t != TriggerAll {
-			wrong(path, "%q is unknown; write mention or all", t)
-		}
+	discord := f.Channels.Discord
+	if t := discord.Trigger; t != "mention" && t != "all" {
+		wrong("channels.discord.trigger", "%q is unknown; write mention or all", t)
 	}
 	blank := func(path string, list []string) {
 		for i, s := range list {
@@ -155,25 +96,11 @@ func (f File) validate() []error {
 			}
 		}
 	}
-	slack, discord := f.Channels.Slack.Allow, f.Channels.Discord.Allow
-	blank("channels.slack.allow.users", slack.Users)
-	blank("channels.slack.allow.channels", slack.Channels)
-	blank("channels.discord.allow.guilds", discord.Guilds)
-	blank("channels.discord.allow.roles", discord.Roles)
-	blank("channels.discord.allow.users", discord.Users)
-	blank("channels.discord.allow.channels", discord.Channels)
-	blank("channels.discord.allow.categories", discord.Categories)
-
-	if strings.TrimSpace(f.Tools.Workspace) == "" {
-		wrong("tools.workspace", "it is blank; write a directory such as ./workspace")
-	}
-	if !slices.Contains([]string{"auto", "landlock", "none"}, f.Tools.Shell.Sandbox) {
-		wrong("tools.shell.sandbox", "%q is unknown; write auto, landlock or none", f.Tools.Shell.Sandbox)
-	}
-	if f.Tools.Shell.Timeout <= 0 {
-		wrong("tools.shell.timeout", "%s leaves no time; write a duration above zero such as 60s", f.Tools.Shell.Timeout)
-	}
-	blank("tools.http_fetch.allow_hosts", f.Tools.HTTPFetch.AllowHosts)
+	blank("channels.discord.allow.guilds", discord.Allow.Guilds)
+	blank("channels.discord.allow.roles", discord.Allow.Roles)
+	blank("channels.discord.allow.users", discord.Allow.Users)
+	blank("channels.discord.allow.channels", discord.Allow.Channels)
+	blank("channels.discord.allow.categories", discord.Allow.Categories)
 
 	for name, server := range f.MCP.Servers {
 		path := "mcp.servers." + name

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -81,9 +80,6 @@ func (p Positions) At(path string) (line, col int) {
 	return 0, 0
 }
 
-// pathFirst finds the path that some packages put in front of their mistakes.
-var pathFirst = regexp.MustCompile(`^((?:agent|approval|channels|tools|mcp|tool_filter_groups)[\w.\[\]-]*)(:? )`)
-
 // locate turns a mistake that a package found in its section into one with a
 // place in the file.
 func (p Positions) locate(err error) Mistake {
@@ -91,8 +87,6 @@ func (p Positions) locate(err error) Mistake {
 	var c *agent.ConfigError
 	if errors.As(err, &c) {
 		m.Path, m.Msg = c.Path, c.Msg
-	} else if found := pathFirst.FindStringSubmatch(m.Msg); found != nil {
-		m.Path, m.Msg = found[1], m.Msg[len(found[0]):]
 	}
 	m.Line, m.Col = p.At(m.Path)
 	return m

@@ -85,7 +85,7 @@ func readFile(path string) (text []byte, problem string) {
 // check finds what is wrong with values and their combinations. What the reader
 // has told of already is not told again.
 func (s Settings) check(told Errors) Errors {
-	found := append(s.Agent.Validate(), s.File.validate()...)
+	found := slices.Concat(s.Agent.Validate(), s.Channels.Slack.Validate(), s.Tools.Validate(), s.File.validate())
 	policy, wrong := approval.NewPolicy(s.Approval)
 	found = append(found, wrong...)
 	if policy != nil {
@@ -97,11 +97,6 @@ func (s Settings) check(told Errors) Errors {
 			Path: "channels.discord.allow",
 			Msg:  "Discord is on (DISCORD_BOT_TOKEN), but nobody may speak there; write ids into guilds, roles or users",
 		})
-	}
-	for _, f := range s.unavailable() {
-		if f.refuse {
-			found = append(found, &agent.ConfigError{Path: f.path, Msg: f.what})
-		}
 	}
 	var out Errors
 	for _, err := range found {
@@ -127,20 +122,6 @@ func (s Settings) locate(err error) Mistake {
 		m.Msg += " (in the file that CLAWBOT_CONFIG names; there is none)"
 	}
 	return m
-}
-
-// Locate gives mistakes that another package found in its section their place
-// in the file. They are *agent.ConfigError, or texts that begin with the path.
-// It returns nil if there are none.
-func (s Settings) Locate(errs []error) error {
-	if len(errs) == 0 {
-		return nil
-	}
-	var out Errors
-	for _, err := range errs {
-		out = append(out, s.locate(err))
-	}
-	return out.sort()
 }
 
 // unreachable finds questions that could come up on a channel that is on and
@@ -200,15 +181,16 @@ func reaches(a agent.Approvers, channel agent.ChannelName) bool {
 func (s Settings) Notices() []string {
 	var out []string
 	for _, f := range s.unavailable() {
-		if !f.refuse && f.path == "" {
+		if f.path == "" {
 			out = append(out, f.what)
-		} else if !f.refuse {
+		} else {
 			out = append(out, f.path+": "+f.what)
 		}
 	}
 	if policy, _ := approval.NewPolicy(s.Approval); policy != nil {
 		_, notices := s.unreachable(policy)
 		out = append(out, notices...)
+		out = append(out, policy.Unmeetable()...)
 	}
 	if d := s.Approval.Default; d != nil && *d == agent.Allow {
 		out = append(out, "approval.default: allow loosens nothing, since a tool's own default still counts; write a rule with action: allow")

@@ -12,9 +12,6 @@ import (
 type feature struct {
 	path string // of the key; "" for a variable
 	what string // one line for people
-	// refuse: going on without it would be less safe than what was configured,
-	// so clawbot does not start.
-	refuse bool
 }
 
 // unavailable returns what these settings ask for and this version lacks. To
@@ -26,21 +23,15 @@ func (s Settings) unavailable() []feature {
 			out = append(out, feature{path: path, what: what})
 		}
 	}
-	refuses := func(used bool, path, what string) {
-		if used {
-			out = append(out, feature{path, what, true})
-		}
-	}
 	lacks(s.Env.DiscordBotToken.Set(), "", "DISCORD_BOT_TOKEN: the Discord channel is not available in this version; nothing connects to Discord")
+	lacks(s.Env.OTLPEndpoint != "", "", "OTEL_EXPORTER_OTLP_ENDPOINT: traces and metrics are not available in this version; nothing is sent")
 	lacks(s.MCP.Deferred || len(s.MCP.Servers) > 0, "mcp", "MCP servers are not available in this version; none is started or called")
 	lacks(len(s.ToolFilterGroups) > 0, "tool_filter_groups", "filter groups are not available in this version; there are no MCP tools to filter")
 	lacks(s.Agent.ToolProtocol == agent.ProtocolText, "agent.tool_protocol", "the text protocol is not available in this version; native is used")
 	lacks(s.Agent.ToolReceipts.Enabled, "agent.tool_receipts", "tool receipts are not available in this version; results carry none")
 	lacks(s.Approval.Reminder > 0, "approval.reminder", "reminders are not available in this version; a card is posted once")
-	refuses(s.Approval.DenialPolicy == approval.DenialDegrade || s.Approval.DenialPolicy == approval.DenialFail,
-		"approval.denial_policy", fmt.Sprintf("%s is not available in this version, and continue is weaker; write continue", s.Approval.DenialPolicy))
 	for i, r := range s.Approval.Rules {
-		refuses(r.Action == agent.AskInput, fmt.Sprintf("approval.rules[%d].action", i), "ask_input is not available in this version; write ask or deny")
+		lacks(r.Action == agent.AskInput, fmt.Sprintf("approval.rules[%d].action", i), "ask_input is not available in this version; the calls of this rule are denied")
 	}
 	web := func(path string, a approval.Approvers) {
 		for i, user := range a.Users {

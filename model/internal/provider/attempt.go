@@ -17,11 +17,24 @@ const (
 	budget         = 5 * time.Minute  // no attempt begins after it
 )
 
-// Do makes attempts until one yields a whole answer, an error is not worth
+// Complete answers req for the provider of the given name by as many attempts as
+// it takes; see do. Errors begin with the name.
+func Complete(ctx context.Context, name string, req agent.ModelRequest, retries int, s Scrubber, attempt func(context.Context) (agent.ModelReply, error)) (agent.ModelReply, error) {
+	reply, err := do(ctx, retries, s, attempt)
+	if err != nil {
+		return agent.ModelReply{}, fmt.Errorf("%s: %w", name, err)
+	}
+	if req.NoTools && len(reply.Calls) > 0 { // a server that knows no tool_choice
+		reply.Calls, reply.Stop = nil, agent.StopEnd
+	}
+	return reply, nil
+}
+
+// do makes attempts until one yields a whole answer, an error is not worth
 // another attempt, or the bounds above are reached. retries is how many may
 // follow the first; 0 means DefaultRetries and less none. It returns at once
 // when ctx ends, with an error that wraps agent.ErrModelUnavailable and ctx's.
-func Do(ctx context.Context, retries int, s Scrubber, attempt func(context.Context) (agent.ModelReply, error)) (agent.ModelReply, error) {
+func do(ctx context.Context, retries int, s Scrubber, attempt func(context.Context) (agent.ModelReply, error)) (agent.ModelReply, error) {
 	if retries == 0 {
 		retries = DefaultRetries
 	}

@@ -1,8 +1,10 @@
 package provider
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,6 +37,35 @@ func (e *Error) Unwrap() error { return e.Kind }
 type Detail struct {
 	Type    string // e.g. "invalid_request_error"
 	Message string
+}
+
+// ReadDetail reads the error of a response, an event or a chunk, as all servers
+// write it: {"error": {"type": …, "message": …}}. Zero if there is none.
+func ReadDetail(body []byte) Detail {
+	var envelope struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if !bytes.Contains(body, []byte(`"error"`)) {
+		return Detail{} // as nearly all chunks
+	}
+	if json.Unmarshal(body, &envelope) != nil || len(envelope.Error) == 0 || string(envelope.Error) == "null" {
+		return Detail{}
+	}
+	var e struct {
+		Type, Message string
+		Code          any // of OpenAI's form; text, a number at some servers, or null
+	}
+	if json.Unmarshal(envelope.Error, &e) != nil {
+		return Detail{Type: "error", Message: string(envelope.Error)}
+	}
+	d := Detail{Type: e.Type, Message: e.Message}
+	if code, ok := e.Code.(string); ok && (code == "insufficient_quota" || d.Type == "") {
+		d.Type = code
+	}
+	if d.Type == "" {
+		d.Type = "error"
+	}
+	return d
 }
 
 func refused(format string, args ...any) *Error {

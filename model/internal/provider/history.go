@@ -38,13 +38,13 @@ func History(messages []agent.Message) []agent.Message {
 	for i, m := range messages {
 		switch m.Role {
 		case agent.RoleUser:
-			m.Text = clean(m.Text)
+			m.Text = agent.Clean(m.Text)
 			if blank(m.Text) {
 				m.Text = emptyMessage
 			}
 			out = append(out, agent.Message{Role: agent.RoleUser, Text: agent.Attributed(m)})
 		case agent.RoleAssistant:
-			text := clean(m.Text)
+			text := agent.Clean(m.Text)
 			if blank(text) {
 				text = ""
 			}
@@ -84,7 +84,7 @@ func answer(result *agent.Message, id agent.CallID) agent.Message {
 	if result == nil {
 		return agent.Message{Role: agent.RoleTool, CallID: id, Text: interrupted, Failed: true}
 	}
-	text := clean(result.Text)
+	text := agent.Clean(result.Text)
 	if blank(text) {
 		text = emptyResult
 	}
@@ -190,15 +190,11 @@ func allowed(s string) bool {
 
 // object returns raw if it is a JSON object, else an empty one.
 func object(raw string) string {
-	raw = clean(raw)
+	raw = agent.Clean(raw)
 	if !json.Valid([]byte(raw)) || !strings.HasPrefix(strings.TrimSpace(raw), "{") {
 		return "{}"
 	}
 	return raw
-}
-
-func clean(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 }
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }

@@ -31,7 +31,7 @@ func Definitions(tools []agent.Tool) ([]Definition, error) {
 		if err != nil {
 			return nil, refused("tool %s: %v", tool.Name, err)
 		}
-		out = append(out, Definition{tool.Name, clean(tool.Description), schema})
+		out = append(out, Definition{tool.Name, agent.Clean(tool.Description), schema})
 	}
 	slices.SortFunc(out, func(a, b Definition) int { return cmp.Compare(a.Name, b.Name) })
 	for i := 1; i < len(out); i++ {

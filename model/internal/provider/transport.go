@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/clawbot/clawbot/agent"
@@ -26,6 +27,17 @@ var (
 	errTimeout = errors.New("timeout")
 )
 
+// CheckBaseURL refuses what is no address of a server, without showing it, and
+// returns the password in it, which is a secret.
+func CheckBaseURL(text string) (password string, err error) {
+	base, err := url.Parse(text)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return "", errors.New("the base URL is no http or https address")
+	}
+	password, _ = base.User.Password()
+	return password, nil
+}
+
 // Transport is the HTTP client given to an SDK. It makes one attempt: it turns
 // an answer that is no event stream into an Error, ends a stream in which
 // nothing arrives or which is too long, and follows no redirect, because the
@@ -35,13 +47,12 @@ type Transport struct {
 	idle     time.Duration
 	timeout  time.Duration
 	scrubber Scrubber
-	detail   func(body []byte) Detail
 }
 
 // NewTransport wraps client; nil means Go's default transport. idle and timeout
-// of 0 mean the defaults. detail reads the provider's error bodies.
-func NewTransport(client *http.Client, idle, timeout time.Duration, s Scrubber, detail func([]byte) Detail) *Transport {
-	t := &Transport{idle: idle, timeout: timeout, scrubber: s, detail: detail}
+// of 0 mean the defaults.
+func NewTransport(client *http.Client, idle, timeout time.Duration, s Scrubber) *Transport {
+	t := &Transport{idle: idle, timeout: timeout, scrubber: s}
 	if client != nil {
 		t.client = *client
 	}
@@ -87,7 +98,7 @@ func (t *Transport) check(res *http.Response) error {
 	if err != nil && len(content) == 0 && res.StatusCode == http.StatusOK {
 		return err
 	}
-	detail := t.detail(content)
+	detail := ReadDetail(content)
 	if res.StatusCode != http.StatusOK {
 		return t.scrubber.FromStatus(res.StatusCode, res.Header, detail)
 	}

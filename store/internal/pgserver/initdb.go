@@ -18,15 +18,16 @@ const Superuser = "postgres"
 
 // Init makes a cluster in dir, an empty directory that belongs to the
 // account: UTF-8, locale C, checksums, synced to disk. noSync leaves out the
-// last, for clusters that may be lost.
-func Init(ctx context.Context, p Programs, a Account, dir string, noSync bool) error {
+// last, for clusters that may be lost. The programs hold the lock while they
+// run.
+func Init(ctx context.Context, p Programs, a Account, lock *os.File, dir string, noSync bool) error {
 	args := []string{"-D", dir, "-U", Superuser, "--auth=reject", "--encoding=UTF8", "--locale=C", "--no-instructions"}
 	if noSync {
 		args = append(args, "--no-sync")
 	} else {
 		args = append(args, "--data-checksums")
 	}
-	out, err := run(ctx, a, nil, p.path("initdb"), args...)
+	out, err := run(ctx, a, lock, nil, p.path("initdb"), args...)
 	if err != nil {
 		return fmt.Errorf("create database cluster in %s: %w", dir, withOutput(ctx, err, out))
 	}
@@ -36,8 +37,8 @@ func Init(ctx context.Context, p Programs, a Account, dir string, noSync bool) e
 // SingleUser runs statements, one a line, on the database template1 of a
 // cluster that nobody else has open, as superuser and without a password. The
 // first that fails ends it. Words in secret are removed from the error.
-func SingleUser(ctx context.Context, p Programs, a Account, dir string, statements []string, secret ...string) error {
-	out, err := run(ctx, a, strings.NewReader(strings.Join(statements, "\n")+"\n"),
+func SingleUser(ctx context.Context, p Programs, a Account, lock *os.File, dir string, statements []string, secret ...string) error {
+	out, err := run(ctx, a, lock, strings.NewReader(strings.Join(statements, "\n")+"\n"),
 		p.path("postgres"), "--single", "-D", dir, "-c", "exit_on_error=on", "-c", "log_min_error_statement=panic", "template1")
 	if err != nil {
 		for _, word := range secret {

@@ -71,73 +71,18 @@ func Running(dir string) (socketDir string, ready bool, err error) {
 }
 
 // Discard removes a cluster that nothing runs on. If its last server was
-// killed, a segment of shared memory outlived it, which only the next server
-// on the cluster would remove.
+// killed, a segment of System V shared memory outlived it, which only the next
+// server on the cluster would remove.
 func Discard(dir string) error {
 	f, err := readPidFile(dir)
 	if err == nil && f.segment >= 0 {
-		// Only if nobody uses it: the number may be somebody else's by now.
 		var desc unix.SysvShmDesc
-		if _, err := unix.SysvShmCtl(f.segment, unix.IPC_STAT, &desc); err == nil && desc.Nattch == 0 && desc.Segsz < 4096 {
+		_, err := unix.SysvShmCtl(f.segment, unix.IPC_STAT, &desc)
+		if err == nil && desc.Segsz < 4096 && desc.Nattch == 0 { // small and nobody's: it is what we think it is
 			_, _ = unix.SysvShmCtl(f.segment, unix.IPC_RMID, nil)
 		}
 	}
 	return os.RemoveAll(dir)
-}
-
-// StopLeftover ends the server that a killed process left on the cluster in
-// dir: fast at first, and immediately when that takes too long. A pid file
-// whose number now belongs to another program is removed; one whose process is
-// gone is left to Postgres, which then looks for orphaned children. The caller
-// holds whatever lock keeps others from starting a server.
-func StopLeftover(ctx context.Context, dir string) (stopped bool, err error) {
-	f, err := readPidFile(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	alive, err := serves(f.pid, dir)
-	if err != nil {
-		return false, err
-	}
-	if !alive {
-		if f.pid > 1 && errors.Is(syscall.Kill(f.pid, 0), syscall.ESRCH) {
-			return false, nil
-		}
-		return false, os.Remove(filepath.Join(dir, "postmaster.pid"))
-	}
-	for _, step := range []struct {
-		sig      syscall.Signal
-		patience time.Duration
-	}{{syscall.SIGINT, 10 * time.Second}, {syscall.SIGQUIT, 10 * time.Second}} {
-		if err := syscall.Kill(f.pid, step.sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return false, fmt.Errorf("stop Postgres left running by an earlier clawbot (pid %d): %w", f.pid, err)
-		}
-		gone, err := waitGone(ctx, f.pid, dir, step.patience)
-		if err != nil || gone {
-			return gone, err
-		}
-	}
-	return false, fmt.Errorf("stop Postgres left running by an earlier clawbot: process %d does not end: end it by hand", f.pid)
-}
-
-func waitGone(ctx context.Context, pid int, dir string, patience time.Duration) (bool, error) {
-	deadline := time.Now().Add(patience)
-	for time.Now().Before(deadline) {
-		f, err := readPidFile(dir)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && f.pid != pid {
-			return true, nil
-		}
-		if alive, err := serves(pid, dir); err != nil || !alive {
-			return !alive, err
-		}
-		if err := sleep(ctx, 2*time.Millisecond); err != nil {
-			return false, err
-		}
-	}
-	return false, nil
 }
 
 // serves reports whether process pid is a server on the cluster in dir. A pid

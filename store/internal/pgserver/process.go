@@ -27,6 +27,7 @@ type Config struct {
 	Dir       string            // the cluster; absolute, without symbolic links
 	SocketDir string            // belongs to the account; see SocketFits
 	Settings  map[string]string // of postgresql.conf; they win over the file
+	Lock      *os.File          // from Claim; each process of the server holds it
 	Log       io.Writer         // what Postgres logs; nil: nowhere
 }
 
@@ -66,7 +67,9 @@ func (c Config) command() *exec.Cmd {
 		args = append(args, "-c", name+"="+settings[name])
 	}
 	// Not bound to a context: Stop ends it, and ends it gently.
-	return c.Account.Command(context.Background(), c.Programs.path("postgres"), args...)
+	cmd := c.Account.Command(context.Background(), c.Programs.path("postgres"), args...)
+	cmd.ExtraFiles = []*os.File{c.Lock}
+	return cmd
 }
 
 // Process is a running server.
@@ -77,19 +80,15 @@ type Process struct {
 }
 
 // Start runs Postgres and returns when it accepts connections. If ctx ends
-// before that, the server is stopped again. Nothing may be running on the
-// cluster; see [StopLeftover].
+// before that, the server is stopped again.
 func Start(ctx context.Context, cfg Config) (*Process, error) {
 	out := &head{next: cfg.Log}
 	cmd := cfg.command()
 	cmd.Stderr = out
 	cmd.WaitDelay = 10 * time.Second // children of a killed server may hold its output a little longer
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start Postgres as %s: %w", cfg.Account.Name, err)
-	}
-	guard, err := watch(cfg.Account, "INT", cmd.Process.Pid)
+	guard, err := startGuarded(cfg.Account, cmd, "INT")
 	if err != nil {
-		return nil, errors.Join(err, cmd.Cancel(), cmd.Wait())
+		return nil, err
 	}
 	p := &Process{cmd: cmd, dir: cfg.Dir, done: make(chan struct{})}
 	go func() {
@@ -159,84 +158,33 @@ func (p *Process) wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Detach runs Postgres so that it outlives this process, and returns its
-// process id when it accepts connections.
-func Detach(ctx context.Context, cfg Config, log *os.File) (int, error) {
+// Detach runs Postgres so that it outlives this process, and returns when it
+// accepts connections. As soon as there is a process, started hears of it; if
+// that returns an error, the process is killed.
+func Detach(ctx context.Context, cfg Config, log *os.File, started func(pid int) error) error {
 	cmd := cfg.command()
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("start Postgres as %s: %w", cfg.Account.Name, err)
+		return fmt.Errorf("start Postgres as %s: %w", cfg.Account.Name, err)
 	}
 	pid := cmd.Process.Pid
+	if err := started(pid); err != nil {
+		return errors.Join(err, cmd.Cancel(), cmd.Wait())
+	}
 	for {
 		f, err := readPidFile(cfg.Dir)
 		if err == nil && f.ready && f.pid == pid {
-			return pid, cmd.Process.Release()
+			return cmd.Process.Release()
 		}
 		var status syscall.WaitStatus
 		if ended, _ := syscall.Wait4(pid, &status, syscall.WNOHANG, nil); ended == pid {
 			said, _ := os.ReadFile(log.Name())
-			return 0, fmt.Errorf("start Postgres in %s: %s", cfg.Dir, telling(said))
+			return fmt.Errorf("start Postgres in %s: %s", cfg.Dir, telling(said))
 		}
 		if err := sleep(ctx, 2*time.Millisecond); err != nil {
-			return 0, errors.Join(fmt.Errorf("start Postgres in %s: %w", cfg.Dir, err), cmd.Cancel(), cmd.Wait())
+			return errors.Join(fmt.Errorf("start Postgres in %s: %w", cfg.Dir, err), cmd.Cancel(), cmd.Wait())
 		}
 	}
-}
-
-// run runs a program that ends by itself, under guard with all that it starts,
-// and returns what it printed.
-func run(ctx context.Context, a Account, stdin io.Reader, name string, args ...string) ([]byte, error) {
-	var out bytes.Buffer
-	cmd := a.Command(ctx, name, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &out
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s as %s: %w", filepath.Base(name), a.Name, err)
-	}
-	guard, err := watch(a, "KILL", -cmd.Process.Pid)
-	if err != nil {
-		return nil, errors.Join(err, cmd.Cancel(), cmd.Wait())
-	}
-	defer guard.dismiss()
-	err = cmd.Wait()
-	return out.Bytes(), err
-}
-
-// guard is the shell that stops Postgres when we are gone.
-type guard struct {
-	sh    *exec.Cmd
-	alive *os.File // the pipe's end that only this process holds
-}
-
-// watch starts a shell that reads from a pipe to which nobody ever writes: the
-// read ends when the last writer is gone, and that is when this process ends,
-// also by kill -9. Then the shell signals target, a process or, negative, a
-// group. It works alike on Linux and macOS. Linux' own parent-death signal
-// comes when the thread that started the child ends, which in a Go program
-// may be any time.
-func watch(a Account, signal string, target int) (*guard, error) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("watch over Postgres: %w", err)
-	}
-	sh := a.Command(context.Background(), "/bin/sh", "-c", `read -r line; kill -s "$1" -- "$2"`,
-		"clawbot-postgres-guard", signal, strconv.Itoa(target))
-	sh.Stdin = r
-	err = sh.Start()
-	r.Close()
-	if err != nil {
-		w.Close()
-		return nil, fmt.Errorf("watch over Postgres: %w", err)
-	}
-	return &guard{sh: sh, alive: w}, nil
-}
-
-// dismiss ends the shell before it can signal a number that is no longer
-// Postgres'.
-func (g *guard) dismiss() {
-	_ = g.sh.Process.Kill()
-	_ = g.sh.Wait()
-	g.alive.Close()
 }
 
 // head passes on what is written to it and keeps the beginning, where a
