@@ -131,10 +131,7 @@ func TestRepair(t *testing.T) {
 func TestTrim(t *testing.T) {
 	size := func(h []Message) (n int) {
 		for _, m := range h {
-			n += len(m.Text)
-			for _, c := range m.Calls {
-				n += len(c.Arguments)
-			}
+			n += weight(m)
 		}
 		return n
 	}
@@ -165,6 +162,43 @@ func TestTrim(t *testing.T) {
 			t.Fatalf("%d bytes are left of at most %d", size(out), limit)
 		}
 	})
+}
+
+// One turn with more than fits: old results give way first, then the latest share
+// what there is. Nothing else is touched, and nothing is parted.
+func TestTrimLongTurn(t *testing.T) {
+	in := []Message{{Role: RoleUser, Text: "go"}}
+	for b := range 6 {
+		m := Message{Role: RoleAssistant, Text: "on it"}
+		for c := range 20 {
+			m.Calls = append(m.Calls, ProposedCall{ID: CallID(fmt.Sprint(b, ".", c)), Tool: "note", Arguments: `{}`})
+		}
+		in = append(in, m)
+		for _, c := range m.Calls {
+			in = append(in, Message{Role: RoleTool, CallID: c.ID, Text: strings.Repeat("é", 50_000)})
+		}
+	}
+	const limit = 400_000
+	out := Trim(in, limit)
+	if why := invalid(out); why != "" || len(out) != len(in) {
+		t.Fatalf("%s, %d of %d messages", why, len(out), len(in))
+	}
+	total := 0
+	for i, m := range out {
+		total += weight(m)
+		if m.Role != RoleTool && fmt.Sprint(m) != fmt.Sprint(in[i]) {
+			t.Errorf("message %d was changed: %v", i, m)
+		}
+		if in[i].Text != "" && len(in[i].Text) == 100_000 != (m.Role == RoleTool) {
+			t.Error("what came in was changed")
+		}
+	}
+	if total > limit {
+		t.Errorf("%d bytes are left, at most %d", total, limit)
+	}
+	if old, latest := len(out[2].Text), len(out[len(out)-1].Text); old >= latest {
+		t.Errorf("%d bytes of an old result, %d of a latest", old, latest)
+	}
 }
 
 func TestNewID(t *testing.T) {
