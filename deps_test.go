@@ -51,19 +51,18 @@ var mayImport = []row{
 // onlyIn is where a dependency that shapes code may appear. What is behind one
 // package can be replaced.
 var onlyIn = map[string][]string{
-	"github.com/jackc/pgx":                {"store", "store/pgtest"},
-	"github.com/pressly/goose":            {"store"},
-	"github.com/slack-go/slack":           {"channels/slack"},
-	"cel.dev/cel-go":                      {"approval"},
-	"github.com/robfig/cron":              {"tools"},
-	"github.com/santhosh-tekuri":          {"tools"},
-	"github.com/anthropics":               {"model/anthropic"},
-	"github.com/openai":                   {"model/openai"},
-	"github.com/yuin/goldmark":            {"channels/slack"},
-	"github.com/alecthomas/kong":          {"cmd/clawbot"},
-	"github.com/sethvargo/go-envconfig":   {"cmd/clawbot", "cmd/clawbot/settings"},
-	"github.com/goccy/go-yaml":            {"channels/slack", "cmd/clawbot/settings"},
-	"github.com/landlock-lsm/go-landlock": {"tools"},
+	"github.com/jackc/pgx":              {"store", "store/pgtest"},
+	"github.com/pressly/goose":          {"store"},
+	"github.com/slack-go/slack":         {"channels/slack"},
+	"cel.dev/cel-go":                    {"approval"},
+	"github.com/robfig/cron":            {"tools"},
+	"github.com/santhosh-tekuri":        {"tools"},
+	"github.com/anthropics":             {"model/anthropic"},
+	"github.com/openai":                 {"model/openai"},
+	"github.com/yuin/goldmark":          {"channels/slack"},
+	"github.com/alecthomas/kong":        {"cmd/clawbot"},
+	"github.com/sethvargo/go-envconfig": {"cmd/clawbot", "cmd/clawbot/settings"},
+	"github.com/goccy/go-yaml":          {"channels/slack", "cmd/clawbot/settings"},
 }
 
 func TestDependencies(t *testing.T) {

@@ -38,10 +38,10 @@ type bench struct {
 	room     *room
 	ledger   *ledger
 	config   agent.Config
+	denial   agent.AfterDenial
 	brain    agent.Model   // what to use instead of the scripted model
 	lease    time.Duration // of sessions
 	faults   func(*mortalStore)
-	denial   agent.AfterDenial
 
 	store  *mortalStore // of the running engine
 	engine *agent.Engine
@@ -427,7 +427,7 @@ func (s *mortalStore) Renew(ctx context.Context, owner string, ids []agent.Sessi
 		return nil, nil, errDead
 	}
 	if s.renew != nil {
-		kept, err := s.renew(ids)
+		kept, err = s.renew(ids)
 		return kept, nil, err
 	}
 	return s.DB.Renew(ctx, owner, ids)

@@ -344,7 +344,8 @@ func TestLongTurn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.policy = b.rules("allow quiet")
-	b.config.MaxToolIterations, b.config.LoopGuard.Enabled = 20, false
+	b.config.MaxToolIterations = 20
+	b.config.LoopGuard.Enabled = false // it is about the length alone
 	var batches []string
 	for i := range 15 {
 		var calls []string

@@ -96,7 +96,7 @@ func NewEngine(p Parts) *Engine {
 
 // Receive implements Inlet.
 func (e *Engine) Receive(ctx context.Context, m Inbound) (Receipt, error) {
-	m.Stop = IsStop(m.Text)
+	m.Stop = m.Job == "" && IsStop(m.Text)
 	r, err := e.Store.Receive(ctx, m)
 	if err != nil {
 		return r, fmt.Errorf("store message: %w", err)

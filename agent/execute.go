@@ -112,8 +112,11 @@ func (r *run) admissible(tool Tool, c *ToolCall) string {
 		return "the tool's definition has changed since the call was judged"
 	}
 	j := r.Gate.Judge(Question{Tool: tool, Args: []byte(c.Args), Origin: t.Origin, Session: t.Session})
-	if j.Action == Deny {
+	switch j.Action {
+	case Deny:
 		return "the policy denies this call now"
+	case AskInput:
+		return "the policy asks for a value now, and nobody gave it"
 	}
 	if c.Approval == "" {
 		if j.Action != Allow {
@@ -165,6 +168,8 @@ func (r *run) invoke(ctx context.Context, tool Tool, c *ToolCall) outcome {
 	began := time.Now()
 	result, stopped := invoke(ctx, r.Grace, tool, Invocation{
 		Session: t.Session, Turn: t.ID, Call: c.ID, Args: []byte(c.Args), Origin: t.Origin, Approved: c.Approval != ""})
+	result.Output, _ = r.Mask.Known(result.Output) // our own secrets are nothing for the model
+	result.Error, _ = r.Mask.Known(result.Error)
 	r.Bell.Ring() // it may have queued a message
 	return outcome{result, stopped, time.Since(began)}
 }
@@ -286,11 +291,13 @@ func (r *run) resultText(c ToolCall) string {
 		if strings.TrimSpace(c.Output) == "" {
 			return noOutput
 		}
-		return Bound(c.Output, r.Config.MaxToolResultChars)
+		output, _ := r.Mask.Known(c.Output)
+		return Bound(output, r.Config.MaxToolResultChars)
 	}
 	text := c.Error
 	if c.Status.Ran() && c.Output != "" {
 		text += "\n" + c.Output
 	}
+	text, _ = r.Mask.Known(text)
 	return failureText(c.ID, c.Status, Bound(text, r.Config.MaxToolResultChars))
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Mask is what stands in place of a secret. It keeps no character of it.
@@ -16,36 +17,48 @@ const Mask = "[masked]"
 // secretWords name a secret when they are a word of a key.
 var secretWords = []string{"authorization", "token", "apikey", "password", "passwd", "passphrase", "secret", "credential", "credentials", "cookie", "bearer"}
 
-// tokenShapes are secrets by their form alone. The body of a private key is
-// matched closely, so that nothing which follows it is hidden with it.
-var tokenShapes = []*regexp.Regexp{
-	regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----` +
-		`(?:(?:\s|\\[nr])+[A-Za-z-]+: [A-Za-z0-9,.-]+)*` +
-		`(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]{16,})*(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]+)?` +
-		`(?:(?:\s|\\[nr])*-----END [A-Z ]*PRIVATE KEY-----)?`),
-	regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{8,}`),
-	regexp.MustCompile(`\bxapp-[A-Za-z0-9-]{8,}`),
-	regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{16,}`),
-	regexp.MustCompile(`\b(?:ghp|gho|ghu|ghs|ghr|github_pat|glpat)[_-][A-Za-z0-9_]{16,}`),
-	regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`),
-	regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
+// secretShape finds secrets in text. Where the pattern has a group, only the group
+// is masked.
+type secretShape struct {
+	pattern *regexp.Regexp
+	// signs are the lower-case words one of which is in every text that the
+	// pattern matches; looking for them first spares most texts the pattern.
+	signs []string
+	// certain: a token of a well-known form, whatever stands before it.
+	certain bool
 }
 
-// A secret in a text ends where a shell would see something else than a plain
-// word begin: what is substituted, piped or redirected is never hidden from the
-// one who has to approve it.
-const (
-	plain       = "(?:[^\\s\"'&,;`|<>(){}$]|\\$+[^\\s\"'&,;`|<>(){}$])"
-	plainInAddr = "(?:[^\\s/@\"'&,;`|<>(){}$]|\\$+[^\\s/@\"'&,;`|<>(){}$])"
-)
+// secretValue is what may stand behind the name of a secret. It ends where a shell
+// would begin something new, and no pattern reaches over a line's end: what can
+// run must never hide behind a mask.
+const secretValue = "[^\\s\"'&,;|$`()<>]"
 
-// namedShapes are secrets by what stands before them. Where a shape has a group,
-// only the group is masked.
-var namedShapes = []*regexp.Regexp{
-	regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})`),
-	regexp.MustCompile(`(?i)\b(?:[a-z0-9_-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|credential|authorization|cookie))["']?\s*[=:]\s*["']?(?:(?:bearer|basic)\s+)?(` + plain + `{4,})`),
-	regexp.MustCompile(`(?i)--?(?:password|passwd|passphrase|secret|token|api[_-]?key)[ =]["']?(` + plain + `{4,})`),
-	regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@]*:(` + plainInAddr + `+)@`),
+// secretName is how such a name is written.
+const secretName = `(?:password|passwd|passphrase|secret|token|api[_-]?key|credential|authorization|cookie)`
+
+var nameSigns = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "api_key", "api-key", "credential", "authorization", "cookie"}
+
+// secretShapes are tried in this order.
+var secretShapes = []secretShape{
+	{regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----(?:\s|\\[nr])*` +
+		`(?:(?:Proc-Type|DEK-Info): [A-Za-z0-9,-]*(?:\s|\\[nr])*)*` +
+		`(?:[A-Za-z0-9+/=]{40,}(?:\s|\\[nr])*)*` +
+		`(?:[A-Za-z0-9+/=]*(?:\s|\\[nr])*-----END [A-Z ]*PRIVATE KEY-----)?`), []string{"private key-----"}, true},
+	{regexp.MustCompile(`(?i)\b(?:bearer|basic)[ \t]+([A-Za-z0-9._~+/=-]{8,})`), []string{"bearer", "basic"}, false},
+	// A shell reads "TOKEN= word" as a command, so white space may follow a = only
+	// where it comes before it too.
+	{regexp.MustCompile(`(?i)\b[a-z0-9_-]*` + secretName + `["']?(?:[ \t]*:[ \t]*|[ \t]+=[ \t]*|=)["']?(?:(?:bearer|basic)[ \t]+)?(` + secretValue + `{4,})`), nameSigns, false},
+	// Without -secret, which is a row of options to a shell: the next word runs.
+	{regexp.MustCompile(`(?i)(?:--` + secretName + `|\B-(?:password|passwd|passphrase|token|api[_-]?key))[ \t]+["']?(` + secretValue + `{4,})`), nameSigns, false},
+	{regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{8,}`), []string{"xox"}, true},
+	{regexp.MustCompile(`\bxapp-[A-Za-z0-9-]{8,}`), []string{"xapp-"}, true},
+	{regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{16,}`), []string{"sk-"}, true},
+	{regexp.MustCompile(`\b(?:ghp|gho|ghu|ghs|ghr|github_pat|glpat)[_-][A-Za-z0-9_]{16,}`), []string{"ghp", "gho", "ghu", "ghs", "ghr", "github_pat", "glpat"}, true},
+	{regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`), []string{"akia", "asia"}, true},
+	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), []string{"eyj"}, true},
+	// The password of an address. It ends before ? and #, behind which an @ is no
+	// part of the host.
+	{regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@?#]*:([^\s/@?#"'&;|$` + "`" + `()<>\\]+)@`), []string{"://"}, false},
 }
 
 // Masker hides secrets in what is shown and recorded. What runs never passes it.
@@ -70,28 +83,63 @@ func NewMasker(known ...string) *Masker {
 }
 
 // Text returns s with secrets masked, and how many were.
-func (m *Masker) Text(s string) (string, int) {
-	s, n := m.Certain(s)
-	for _, re := range namedShapes {
-		s = replaceShape(re, s, &n)
-	}
-	return s, n
-}
+func (m *Masker) Text(s string) (string, int) { return m.shapes(s, false) }
 
 // Certain is Text for answers of the model: it masks known values and tokens of
 // well-known forms, and leaves alone what a word before it makes look like a secret,
 // since honest answers are full of those.
-func (m *Masker) Certain(s string) (string, int) {
-	n := 0
-	if m != nil {
-		for _, k := range m.known {
-			if c := strings.Count(s, k); c > 0 {
-				s, n = strings.ReplaceAll(s, k, Mask), n+c
-			}
+func (m *Masker) Certain(s string) (string, int) { return m.shapes(s, true) }
+
+func (m *Masker) shapes(s string, certain bool) (string, int) {
+	s, n := m.Known(s)
+	lower := strings.ToLower(s)
+	for _, shape := range secretShapes {
+		if (shape.certain || !certain) && slices.ContainsFunc(shape.signs, func(sign string) bool { return strings.Contains(lower, sign) }) {
+			s = replaceShape(shape.pattern, s, &n)
 		}
 	}
-	for _, re := range tokenShapes {
-		s = replaceShape(re, s, &n)
+	return s, n
+}
+
+// maskedAround is how much of a long text is masked beside what is kept of it.
+// It is more than any secret that has a shape.
+const maskedAround = 16_384
+
+// Bounded is Bound of the masked text. Masking comes first, because a secret that
+// is cut in two is not recognised any more; of a long text only what is near to
+// what stays is masked.
+func (m *Masker) Bounded(s string, limit int) string {
+	if limit > 0 && len(s) > 2*maskedAround+4*limit {
+		head, _ := m.Text(s[:runeStart(s, maskedAround+2*limit)])
+		tail, _ := m.Text(s[runeStart(s, len(s)-maskedAround-2*limit):])
+		n := utf8.RuneCountInString(s)
+		front, back := limit-limit/3, limit/3
+		return fmt.Sprintf("%s\n[… %d characters left out …]\n%s",
+			head[:runeOffset(head, front)], max(0, n-front-back), tail[runeOffset(tail, max(0, utf8.RuneCountInString(tail)-back)):])
+	}
+	s, _ = m.Text(s)
+	return Bound(s, limit)
+}
+
+// runeStart moves i back to where a character begins.
+func runeStart(s string, i int) int {
+	for i > 0 && i < len(s) && !utf8.RuneStart(s[i]) {
+		i--
+	}
+	return i
+}
+
+// Known returns s with the given values masked, those that NewMasker got, and how
+// many were.
+func (m *Masker) Known(s string) (string, int) {
+	n := 0
+	if m == nil {
+		return s, n
+	}
+	for _, k := range m.known {
+		if c := strings.Count(s, k); c > 0 {
+			s, n = strings.ReplaceAll(s, k, Mask), n+c
+		}
 	}
 	return s, n
 }
@@ -120,53 +168,55 @@ func replaceShape(re *regexp.Regexp, s string, n *int) string {
 	return out.String()
 }
 
+// maskedObject stands for an object that cannot be shown.
+const maskedObject = `{"…":"` + Mask + `"}`
+
 // Object returns a canonical JSON object with secrets masked in its values, by
-// key name and by shape, and how many were. It is an object again and has as many
-// members, whatever was masked. Text that is no JSON object is treated as text.
+// key name and by shape, and how many were. Text that is no JSON object is
+// treated as text.
 func (m *Masker) Object(canonical string) (string, int) {
 	dec := json.NewDecoder(strings.NewReader(canonical))
 	dec.UseNumber()
 	var v map[string]any
-	if err := dec.Decode(&v); err != nil || v == nil {
+	if err := dec.Decode(&v); err != nil {
 		return m.Text(canonical)
 	}
 	n := 0
-	out, err := CanonicalOf(m.value(false, v, &n))
+	out, err := CanonicalOf(m.value("", v, &n)) // masked it may be larger than arguments may be
 	if err != nil {
-		return allMasked, 1
+		return maskedObject, 1
 	}
 	return out, n
 }
 
-// allMasked stands for arguments that cannot be shown; it is an object, as they were.
-const allMasked = `{"arguments":"` + Mask + `"}`
-
-// value masks v; secret says that a key around it names a secret.
-func (m *Masker) value(secret bool, v any, n *int) any {
+func (m *Masker) value(key string, v any, n *int) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			name, c := m.Text(k)
+			shown, c := m.Text(k)
 			*n += c
-			shown := name
-			for i := 2; ; i++ { // two keys that look the same masked are still two
-				if _, taken := out[shown]; !taken {
+			for base, i := shown, 2; ; i++ { // two keys may look the same now
+				if _, there := out[shown]; !there {
 					break
 				}
-				shown = fmt.Sprintf("%s (%d)", name, i)
+				shown = fmt.Sprintf("%s (%d)", base, i)
 			}
-			out[shown] = m.value(secret || SecretKey(k), v[k], n)
+			under := k
+			if SecretKey(key) { // everything below a secret's name is the secret
+				under = key
+			}
+			out[shown] = m.value(under, v[k], n)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, e := range v {
-			out[i] = m.value(secret, e, n)
+			out[i] = m.value(key, e, n)
 		}
 		return out
 	case string:
-		if secret && v != "" {
+		if SecretKey(key) && v != "" {
 			*n++
 			return Mask
 		}
@@ -174,10 +224,11 @@ func (m *Masker) value(secret bool, v any, n *int) any {
 		*n += c
 		return s
 	case json.Number:
-		if secret {
+		if SecretKey(key) {
 			*n++
 			return Mask
 		}
+		return v
 	}
 	return v
 }

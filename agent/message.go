@@ -13,15 +13,19 @@ type Inbound struct {
 	// thread once joined keeps triggering, others need a mention.
 	JoinedOnly bool
 	// Stop asks for the end of the session's open turn. Without one, the message
-	// is like any other. Engine.Receive sets it from the text.
+	// is like any other. Engine.Receive sets it from what a person wrote.
 	Stop bool
+	// Job is the scheduled job that says this, or empty. Its words stop nothing.
+	Job JobID
+	// Apart gives the job a session of its own at the place, so that it reads
+	// nothing of what was said there.
+	Apart bool
 }
 
 // Receipt tells a channel what became of an Inbound.
 type Receipt struct {
 	Session SessionID
 	New     bool // false: a repeat, or JoinedOnly and not joined
-	Waiting bool // true: another message of the session is before it
 	Stopped bool // true: it asked for the end of an open turn
 }
 

@@ -6,6 +6,9 @@ import (
 	"fmt"
 )
 
+// cutNotice stands behind an answer that the model could not finish.
+const cutNotice = "(The answer ends here because it reached the model's length limit.)"
+
 // noOutput stands for a successful result without text.
 const noOutput = "(no output)"
 

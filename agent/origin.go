@@ -47,6 +47,10 @@ func (a Actor) String() string {
 	}
 }
 
+// Local reports whether the actor is whoever can use this machine or its
+// console: no platform's directory knows such a person.
+func (a Actor) Local() bool { return a.Channel == "cli" || a.Channel == "web" }
+
 // ParseActor reads the form that String writes. The error says what to write.
 func ParseActor(s string) (Actor, error) {
 	channel, rest, ok := strings.Cut(s, ":")

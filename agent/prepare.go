@@ -263,10 +263,10 @@ func (r *run) audit(a AuditRecord, c *ToolCall) {
 // bad name would make providers refuse the whole request.
 func toolName(name string) string {
 	clean := strings.Map(func(c rune) rune {
-		if c == '_' || c == '-' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' {
-			return c
+		if notInToolName(c) {
+			return '_'
 		}
-		return '_'
+		return c
 	}, name)
 	if clean == "" {
 		clean = "unnamed"

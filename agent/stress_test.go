@@ -60,6 +60,10 @@ func stress(t *testing.T, deaths int) {
 				for range 2 { // each message comes twice
 					anybody(func(b *bench) { b.receive(place(s), "ann", key, key) })
 				}
+				// What comes while a turn runs joins it; here each message is to be a turn.
+				for ctx.Err() == nil && !strings.Contains(room.shown(), "clawbot: done with "+key+"\n") {
+					time.Sleep(20 * time.Millisecond)
+				}
 			}
 		})
 	}

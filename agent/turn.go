@@ -120,6 +120,9 @@ func (r *run) ask(ctx context.Context) (done bool, err error) {
 		return false, r.prepare(reply)
 	}
 	text := strings.TrimSpace(reply.Text)
+	if text != "" && reply.Stop == StopLength {
+		text += "\n\n" + cutNotice
+	}
 	switch {
 	case text != "":
 		r.say(Message{Role: RoleAssistant, Turn: t.ID, Text: reply.Text})
@@ -222,13 +225,8 @@ func (r *run) event(typ string, call CallID, fields map[string]string) {
 	r.step.Events = append(r.step.Events, Event{Type: typ, Turn: r.work.Turn.ID, Call: call, Fields: fields})
 }
 
-// shown is a text as people and records get it: clean, masked, and only then
-// bounded, so that no cut leaves half a secret that is not recognised any more.
-// What is far too long is cut before as well, where the second cut hides the place.
-func (r *run) shown(s string, limit int) string {
-	s, _ = r.Mask.Text(Bound(Clean(s), 8*limit))
-	return Bound(s, limit)
-}
+// shown is a text as people and records get it: clean, masked and bounded.
+func (r *run) shown(s string, limit int) string { return r.Mask.Bounded(Clean(s), limit) }
 
 // flush commits what has collected, and sends what may be sent at once.
 func (r *run) flush(ctx context.Context) error {

@@ -11,7 +11,6 @@ import (
 func Authorise(a agent.Approval, p agent.Person) string {
 	who := p.Actor.String()
 	listed := who != "" && slices.Contains(a.Approvers.Users, who)
-	local := p.Actor.Channel == "cli" || p.Actor.Channel == "web"
 	switch {
 	case who == "":
 		return "It is not known who you are, so you may not decide this."
@@ -19,7 +18,7 @@ func Authorise(a agent.Approval, p agent.Person) string {
 		return "Your account is not active, so you may not decide this."
 	case p.Bot:
 		return "Bots may not decide this."
-	case local:
+	case p.Actor.Local():
 		if listed || a.Approvers.Local {
 			return ""
 		}

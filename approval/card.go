@@ -64,7 +64,7 @@ func Draw(a agent.Approval, mask *agent.Masker) agent.Card {
 			c.Facts = append(c.Facts, agent.CardField{Name: "Approvals", Value: fmt.Sprintf("%d of %d approved", len(a.Votes), a.Quorum)})
 		}
 		c.Facts = append(c.Facts,
-			agent.CardField{Name: "Decide before", Value: a.Deadline.UTC().Format("2006-01-02 15:04:05 MST")},
+			agent.CardField{Name: "Decide before", Value: moment(a.Deadline)},
 			agent.CardField{Name: "Approval", Value: string(a.ID), Code: true})
 		c.Buttons = []agent.Button{
 			{Verb: agent.VerbApprove, Label: "Approve"},
@@ -86,7 +86,7 @@ func Draw(a agent.Approval, mask *agent.Masker) agent.Card {
 
 // Outcome says how an approval ended, in words for people: what, who, when.
 func Outcome(a agent.Approval) string {
-	at := a.DecidedAt.UTC().Format("2006-01-02 15:04:05 MST")
+	at := moment(a.DecidedAt)
 	by := agent.VisibleLine(a.DecidedBy.String())
 	if a.DecidedByName != "" {
 		by = agent.VisibleLine(agent.Bound(a.DecidedByName, 100)) + " (" + by + ")"
@@ -135,6 +135,8 @@ func happened(a agent.Approval) string {
 	}
 	return "It was not executed"
 }
+
+func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }
 
 func round(d time.Duration) string { return d.Round(time.Millisecond).String() }
 

@@ -22,7 +22,7 @@ type Config struct {
 	// is never.
 	Reminder time.Duration `yaml:"reminder"`
 	// DenialPolicy says what becomes of a turn when a call of it was refused.
-	DenialPolicy DenialPolicy `yaml:"denial_policy"`
+	DenialPolicy agent.AfterDenial `yaml:"denial_policy"`
 	// Approvers may decide where a rule names nobody.
 	Approvers Approvers `yaml:"approvers"`
 	// Quorum is how many different people must say yes, 1 or more; one no is
@@ -88,15 +88,6 @@ type Approvers struct {
 	Local bool `yaml:"local"`
 }
 
-// DenialPolicy is what becomes of a turn when a call of it was refused.
-type DenialPolicy string
-
-const (
-	DenialContinue DenialPolicy = "continue" // the model hears of it and goes on
-	DenialDegrade  DenialPolicy = "degrade"  // the turn ends as degraded, with a post that says so
-	DenialFail     DenialPolicy = "fail"     // the turn ends as failed, with a post that says so
-)
-
 // Condition is a CEL expression of type bool over
 //
 //	args     map, the arguments of the call
@@ -124,7 +115,7 @@ func (c *Condition) UnmarshalText(text []byte) error {
 func DefaultConfig() Config {
 	return Config{
 		Timeout:      5 * time.Minute,
-		DenialPolicy: DenialContinue,
+		DenialPolicy: agent.DenialContinue,
 		Approvers:    Approvers{Local: true},
 		Quorum:       1,
 	}
@@ -140,7 +131,7 @@ func (c Config) validate() []error {
 		errs.add("approval.reminder", "%s is below zero; write 0s for none", c.Reminder)
 	}
 	switch c.DenialPolicy {
-	case DenialContinue, DenialDegrade, DenialFail:
+	case agent.DenialContinue, agent.DenialDegrade, agent.DenialFail:
 	default:
 		errs.add("approval.denial_policy", "%q is unknown; write continue, degrade or fail", c.DenialPolicy)
 	}

@@ -94,7 +94,7 @@ func (d *Desk) Decide(ctx context.Context, c agent.Click) (agent.Verdict, error)
 // person looks the clicker up. The text is why that failed, in words for them.
 func (d *Desk) person(ctx context.Context, a agent.Approval, c agent.Click) (agent.Person, string) {
 	p := agent.Person{Actor: c.Actor, Name: c.ActorName}
-	if c.Actor.Channel == "cli" || c.Actor.Channel == "web" {
+	if c.Actor.Local() {
 		return p, ""
 	}
 	dir := d.dirs[c.Actor.Channel]
@@ -117,8 +117,7 @@ const lookUpTimeout = 10 * time.Second
 
 // rule is the one decision function: every way in ends here.
 func (d *Desk) rule(a agent.Approval, now time.Time, c agent.Click, p agent.Person, unknown string) Ruling {
-	c.Reason, _ = d.mask.Text(agent.Bound(agent.Clean(c.Reason), 8000))
-	c.Reason = agent.Bound(c.Reason, 1000)
+	c.Reason = d.mask.Bounded(agent.Clean(c.Reason), 1000)
 	refuse := func(text string) Ruling {
 		return Ruling{
 			Status:  agent.ApprovalPending,

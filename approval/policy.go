@@ -1,14 +1,10 @@
 package approval
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -180,8 +176,6 @@ func (p *Policy) Asking() []Asking {
 	return out
 }
 
-func matchesAll(glob string) bool { return glob != "" && strings.Trim(glob, "*") == "" }
-
 // Hash identifies the rules: equal hashes decide alike. `clawbot doctor` shows
 // it, so that two machines can be compared.
 func (p *Policy) Hash() string { return p.hash }
@@ -195,7 +189,7 @@ func hashRules(c Config, order []int) (string, error) {
 	}
 	b, err := json.Marshal(struct {
 		Timeout      time.Duration
-		DenialPolicy DenialPolicy
+		DenialPolicy agent.AfterDenial
 		Approvers    Approvers
 		Quorum       int
 		Default      *agent.Action
@@ -295,79 +289,4 @@ func strictness(a agent.Action) int {
 		return 3
 	}
 	return 4
-}
-
-// matchGlob reports whether name matches a pattern of *, ? and literal bytes.
-// It goes back to the last * only, so it takes at most len(pattern) × len(name) steps.
-func matchGlob(pattern, name string) bool {
-	p, n := 0, 0
-	star, mark := -1, 0 // the last * and where in name it stopped eating
-	for n < len(name) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, mark = p, n
-			p++
-		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == name[n]):
-			p++
-			n++
-		case star >= 0:
-			mark++
-			p, n = star+1, mark
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
-}
-
-// decodeArgs reads an arguments object for conditions: a number that is written
-// as an integer and fits is an int64 or uint64, any other a float64.
-func decodeArgs(raw []byte) (map[string]any, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var args map[string]any
-	if err := dec.Decode(&args); err != nil {
-		return nil, err
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("more than one value")
-	}
-	if args == nil {
-		return nil, errors.New("no object")
-	}
-	for key, value := range args {
-		v, err := decodeNumbers(value)
-		if err != nil {
-			return nil, err
-		}
-		args[key] = v
-	}
-	return args, nil
-}
-
-func decodeNumbers(value any) (any, error) {
-	var err error
-	switch v := value.(type) {
-	case json.Number:
-		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-			return n, nil
-		}
-		if n, err := strconv.ParseUint(string(v), 10, 64); err == nil {
-			return n, nil
-		}
-		return v.Float64() // an error if it is out of range
-	case map[string]any:
-		for key := range v {
-			if v[key], err = decodeNumbers(v[key]); err != nil {
-				return nil, err
-			}
-		}
-	case []any:
-		for i := range v {
-			if v[i], err = decodeNumbers(v[i]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return value, nil
 }

@@ -319,7 +319,7 @@ func TestHash(t *testing.T) {
 	seen := map[string]string{same: "nothing"}
 	for name, change := range map[string]func(*Config){
 		"timeout":   func(c *Config) { c.Timeout++ },
-		"denial":    func(c *Config) { c.DenialPolicy = DenialFail },
+		"denial":    func(c *Config) { c.DenialPolicy = agent.DenialFail },
 		"approvers": func(c *Config) { c.Approvers.Requester = true },
 		"quorum":    func(c *Config) { c.Quorum = 2 },
 		"default":   func(c *Config) { c.Default = new(agent.Ask) },

@@ -29,8 +29,9 @@ func main() {
 	flag.StringVar(&p.program, "program", "", "the clawbot to measure; needed")
 	short := flag.Bool("short", false, "a few samples only: shows that everything runs, the times mean little")
 	flag.IntVar(&p.parked, "parked", 0, "how many turns to park; 0 is 10000, or 30 with -short")
+	flag.StringVar(&p.only, "only", "", "measure one part: turns, throughput, embedded, statements or memory")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench -program bin/clawbot [-short] [-parked N]\n\nMeasures clawbot beside a raw commit and prints a table; see bench/README.md.")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench -program bin/clawbot [-short] [-only PART] [-parked N]\n\nMeasures clawbot beside a raw commit and prints a table; see bench/README.md.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -57,6 +58,7 @@ func main() {
 // plan is what to measure.
 type plan struct {
 	program string // path of the binary
+	only    string // name of the one part to measure; "" is all
 	sizes
 }
 
@@ -89,21 +91,28 @@ func run(ctx context.Context, p plan, out, progress io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	t := &table{}
+	t, found := &table{}, false
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, *world, sizes, *table) error
 	}{
-		{"start-up, acknowledgements and turns", turns},
-		{"sixteen sessions at once", throughput},
-		{"start-up with an embedded database", embedded},
+		{"turns", turns},
+		{"throughput", throughput},
+		{"embedded", embedded},
 		{"statements", statements},
-		{"memory and parked turns", memory},
+		{"memory", memory},
 	} {
+		if p.only != "" && p.only != part.name {
+			continue
+		}
+		found = true
 		fmt.Fprintf(progress, "measuring %s\n", part.name)
 		if err := part.run(ctx, w, p.sizes, t); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
+	}
+	if !found {
+		return fmt.Errorf("there is no part %q: write turns, throughput, embedded, statements or memory", p.only)
 	}
 	return t.print(out)
 }

@@ -7,6 +7,9 @@ CREATE TABLE sessions (
     workspace     text NOT NULL,
     conversation  text NOT NULL,
     thread        text NOT NULL,
+    -- A job that speaks at another place than it was made has a session of its own
+    -- there, so that it reads nothing of what was said; '' otherwise.
+    job           text NOT NULL DEFAULT '',
     created_at    timestamptz NOT NULL DEFAULT now(),
     -- When there is work to do; null: nothing. wakes counts how often it was set,
     -- so that a release does not undo a wake-up it has not seen.
@@ -22,7 +25,7 @@ CREATE TABLE sessions (
     event_seq     bigint NOT NULL DEFAULT 0,
     audit_seq     bigint NOT NULL DEFAULT 0,
     audit_hash    text NOT NULL DEFAULT '',
-    UNIQUE (channel, workspace, conversation, thread),
+    UNIQUE (channel, workspace, conversation, thread, job),
     CHECK ((lease_owner IS NULL) = (leased_until IS NULL))
 );
 CREATE INDEX sessions_runnable ON sessions (runnable_at) WHERE runnable_at IS NOT NULL;

@@ -26,7 +26,7 @@ func TestConstraints(t *testing.T) {
 		`UPDATE turns SET iterations = -1`:                             "turns_iterations_check",
 		`UPDATE sessions SET lease_owner = 'w', leased_until = NULL`:   "sessions_check",
 		`UPDATE sessions SET leased_until = now(), lease_owner = NULL`: "sessions_check",
-		`INSERT INTO sessions (id, channel, workspace, conversation, thread) SELECT 'other', channel, workspace, conversation, thread FROM sessions`: "sessions_channel_workspace_conversation_thread_key",
+		`INSERT INTO sessions (id, channel, workspace, conversation, thread) SELECT 'other', channel, workspace, conversation, thread FROM sessions`: "sessions_channel_workspace_conversation_thread_job_key",
 		`INSERT INTO inbox (session_id, channel, key, author, author_name, ref, text) SELECT session_id, channel, key, '', '', '', '' FROM inbox`:    "inbox_channel_key_key",
 
 		// messages

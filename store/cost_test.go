@@ -137,7 +137,7 @@ func (silent) Person(_ context.Context, a agent.Actor, _ []string) (agent.Person
 func TestCost(t *testing.T) {
 	t.Parallel()
 	db, c := counted(t)
-	policy, errs := approval.NewPolicy(approval.Config{Timeout: time.Minute, Quorum: 1, DenialPolicy: approval.DenialContinue,
+	policy, errs := approval.NewPolicy(approval.Config{Timeout: time.Minute, Quorum: 1, DenialPolicy: agent.DenialContinue,
 		Approvers: approval.Approvers{Users: []string{"slack:T1/boss"}}})
 	if errs != nil {
 		t.Fatal(errs)

@@ -245,7 +245,7 @@ func timeOrNull(t time.Time) *time.Time {
 func (db *DB) Going(ctx context.Context, p agent.Place) (busy bool, open []agent.ApprovalID, err error) {
 	// A session stays runnable until its worker has let go of it.
 	err = db.pool.QueryRow(ctx, `WITH s AS (
-			SELECT id, runnable_at FROM sessions WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4)
+			SELECT id, runnable_at FROM sessions WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 AND job = '')
 		SELECT s.runnable_at IS NOT NULL
 			OR EXISTS (SELECT 1 FROM deliveries d WHERE d.session_id = s.id AND d.state = 'due'),
 			ARRAY(SELECT a.id FROM approvals a WHERE a.session_id = s.id AND a.status = 'pending' ORDER BY a.asked_at, a.id)

@@ -22,7 +22,7 @@ func (db *DB) Receive(ctx context.Context, m agent.Inbound) (agent.Receipt, erro
 		// moment waits here and then finds the key.
 		if m.JoinedOnly {
 			err := tx.QueryRow(ctx, `SELECT id FROM sessions
-				WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 FOR UPDATE`,
+				WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 AND job = '' FOR UPDATE`,
 				o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread)).Scan(&r.Session)
 			if err == pgx.ErrNoRows {
 				return nil
@@ -31,11 +31,15 @@ func (db *DB) Receive(ctx context.Context, m agent.Inbound) (agent.Receipt, erro
 				return err
 			}
 		} else {
-			err := tx.QueryRow(ctx, `INSERT INTO sessions (id, channel, workspace, conversation, thread)
-				VALUES ($1, $2, $3, $4, $5)
-				ON CONFLICT (channel, workspace, conversation, thread) DO UPDATE SET thread = excluded.thread
+			job := agent.JobID("")
+			if m.Apart {
+				job = m.Job
+			}
+			err := tx.QueryRow(ctx, `INSERT INTO sessions (id, channel, workspace, conversation, thread, job)
+				VALUES ($1, $2, $3, $4, $5, $6)
+				ON CONFLICT (channel, workspace, conversation, thread, job) DO UPDATE SET thread = excluded.thread
 				RETURNING id`,
-				agent.NewID[agent.SessionID]("ses", now), o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread)).Scan(&r.Session)
+				agent.NewID[agent.SessionID]("ses", now), o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread), job).Scan(&r.Session)
 			if err != nil {
 				return err
 			}
@@ -47,24 +51,13 @@ func (db *DB) Receive(ctx context.Context, m agent.Inbound) (agent.Receipt, erro
 				return err
 			}
 		}
-		b := &pgx.Batch{}
-		b.Queue(`WITH stored AS (
+		tag, err := tx.Exec(ctx, `WITH stored AS (
 				INSERT INTO inbox (session_id, channel, key, author, author_name, ref, text)
 				VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (channel, key) DO NOTHING RETURNING id)
 			UPDATE sessions SET runnable_at = coalesce(runnable_at, now()), wakes = wakes + 1
 			WHERE id = $1 AND EXISTS (SELECT 1 FROM stored)`,
 			r.Session, o.Channel, clean(m.Key), clean(o.Author.String()), clean(o.AuthorName), clean(o.Ref), clean(m.Text))
-		b.Queue(`SELECT (SELECT count(*) FROM inbox WHERE session_id = $1 AND turn_id IS NULL) > 1
-			OR EXISTS (SELECT 1 FROM turns WHERE session_id = $1 AND status IN ('running', 'parked'))`, r.Session)
-		res := tx.SendBatch(ctx, b)
-		tag, err := res.Exec()
-		if err == nil {
-			r.New = tag.RowsAffected() == 1
-			err = res.QueryRow().Scan(&r.Waiting)
-		}
-		if cerr := res.Close(); err == nil {
-			err = cerr
-		}
+		r.New = err == nil && tag.RowsAffected() == 1
 		return err
 	})
 	return r, err
@@ -74,16 +67,15 @@ func (db *DB) Receive(ctx context.Context, m agent.Inbound) (agent.Receipt, erro
 // so that none begins with it. It reports false where no turn is open.
 func stopTurn(ctx context.Context, tx pgx.Tx, session agent.SessionID, m agent.Inbound) (bool, error) {
 	o := m.Origin
-	tag, err := tx.Exec(ctx, `WITH open AS (
-			UPDATE turns SET stopped_by = coalesce(stopped_by, $2), stopped_name = coalesce(stopped_name, $3)
-			WHERE session_id = $1 AND status IN ('running', 'parked')
-				AND NOT EXISTS (SELECT 1 FROM inbox WHERE channel = $4 AND key = $5) -- a repeat stops nothing that came later
-			RETURNING id),
-		stored AS (
+	tag, err := tx.Exec(ctx, `WITH stored AS (
 			INSERT INTO inbox (session_id, channel, key, author, author_name, ref, text, turn_id)
-			SELECT $1, $4, $5, $2, $3, $6, $7, id FROM open ON CONFLICT (channel, key) DO NOTHING)
+			SELECT $1, $4, $5, $2, $3, $6, $7, id FROM turns WHERE session_id = $1 AND status IN ('running', 'parked')
+			ON CONFLICT (channel, key) DO NOTHING RETURNING turn_id),
+		stopped AS (
+			UPDATE turns SET stopped_by = coalesce(stopped_by, $2), stopped_name = coalesce(stopped_name, $3)
+			FROM stored WHERE id = stored.turn_id)
 		UPDATE sessions SET runnable_at = coalesce(runnable_at, now()), wakes = wakes + 1
-		WHERE id = $1 AND EXISTS (SELECT 1 FROM open)`,
+		WHERE id = $1 AND EXISTS (SELECT 1 FROM stored)`,
 		session, clean(o.Author.String()), clean(o.AuthorName), o.Channel, clean(m.Key), clean(o.Ref), clean(m.Text))
 	return err == nil && tag.RowsAffected() == 1, err
 }

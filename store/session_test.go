@@ -21,13 +21,13 @@ func TestReceive(t *testing.T) {
 		t.Errorf("a thread that was never joined: %+v", r)
 	}
 	first := db.receive(message("1.0", "m1", "hello"))
-	if !first.New || first.Waiting || first.Session == "" {
+	if !first.New || first.Session == "" {
 		t.Errorf("the first message: %+v", first)
 	}
 	if r := db.receive(message("1.0", "m1", "hello")); r.New || r.Session != first.Session {
 		t.Errorf("its repeat: %+v", r)
 	}
-	if r := db.receive(joined); !r.New || !r.Waiting || r.Session != first.Session {
+	if r := db.receive(joined); !r.New || r.Session != first.Session {
 		t.Errorf("a message in the joined thread: %+v", r)
 	}
 	if r := db.receive(joined); r.New {

@@ -126,6 +126,8 @@ func tidy(err error) error {
 		return fmt.Errorf("database refused the connection: %s (%s)", pg.Message, pg.Code)
 	case errors.As(err, &dial):
 		return fmt.Errorf("database cannot be reached at %s", dial.Config.Host)
+	case errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703"): // no such table, no such column
+		return fmt.Errorf("the database lacks the schema of this version; run `clawbot migrate up` (%s)", pg.Message)
 	case errors.As(err, &pg):
 		return &errServer{code: pg.Code, text: pg.Message, constraint: pg.ConstraintName}
 	}

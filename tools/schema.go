@@ -189,12 +189,3 @@ func problem(e *jsonschema.ValidationError) string {
 	}
 	return at + ": " + e.ErrorKind.LocalizedString(message.NewPrinter(language.English))
 }
-
-// short cuts s to at most n bytes, at a whole character.
-func short(s string, n int) string {
-	s = clean(s)
-	if len(s) <= n {
-		return s
-	}
-	return string(wholeRunes([]byte(s[:n]))) + "…"
-}

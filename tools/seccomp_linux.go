@@ -46,6 +46,15 @@ func filterCalls() error {
 	for _, nr := range []uint32{unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
 		program = append(program, equal(nr), ret(unknown))
 	}
+	// Limits of its own only (process 0): nothing else keeps a command from taking
+	// clawbot's processor time or files, which run as the same user.
+	program = append(program,
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_PRLIMIT64, Jf: 4},
+		load(offsetArg0),
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: 0, Jt: 1},
+		ret(refuse),
+		ret(unix.SECCOMP_RET_ALLOW),
+	)
 	program = append(program,
 		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_CLONE, Jf: 3},
 		load(offsetArg0),

@@ -243,6 +243,17 @@ func alive(t *testing.T, word string) bool {
 }
 
 // T16: nothing that a command started outlives it, in whatever way it ended.
+// Landlock does not keep a process from setting the limits of another one of its
+// user, such as clawbot: no more processor time means its end.
+func TestT16LimitsOfOthers(t *testing.T) {
+	b := shellBench(t, SandboxAuto)
+	if _, err := exec.LookPath("prlimit"); err != nil {
+		t.Skip("there is no prlimit here")
+	}
+	b.expect("sleep 5 & prlimit --pid $! --cpu=1:1; kill $!", "Operation not permitted")
+	b.expect("ulimit -n 100 && ulimit -n", "exit code 0\n100")
+}
+
 func TestT16NothingStaysBehind(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, b *bench) {
 		word := func(i int) string { return fmt.Sprintf("%d%d%d", 1000000+os.Getpid(), i, len(t.Name())) }

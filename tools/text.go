@@ -1,31 +1,29 @@
 package tools
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/clawbot/clawbot/agent"
 )
 
-// clean makes text that a model, a database and a chat platform can take: valid
-// UTF-8 without NUL. Each run of what is no text becomes one U+FFFD.
-func clean(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if !strings.ContainsRune(s, 0) {
+// nuls are runs of NUL, as binary files are full of.
+var nuls = regexp.MustCompile(`\x00+`)
+
+// clean is agent.Clean with one U+FFFD for each run of NUL, so that what was
+// bounded in bytes does not grow to three times as much.
+func clean(s string) string { return agent.Clean(nuls.ReplaceAllString(s, "\uFFFD")) }
+
+// short cuts s to at most n bytes, at a whole character.
+func short(s string, n int) string {
+	s = clean(s)
+	if len(s) <= n {
 		return s
 	}
-	var out strings.Builder
-	for s != "" {
-		i := strings.IndexByte(s, 0)
-		if i < 0 {
-			break
-		}
-		out.WriteString(s[:i])
-		out.WriteString("\uFFFD")
-		s = strings.TrimLeft(s[i:], "\x00")
-	}
-	out.WriteString(s)
-	return out.String()
+	return string(wholeRunes([]byte(s[:n]))) + "…"
 }
 
 // wholeRunes cuts off a character that is incomplete at the end of b.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +27,7 @@ type Adapter struct {
 	api    *slackgo.Client
 	pace   *pacer
 	people *directory
+	stored *recent // messages that are in the database: most come twice
 	unsure *recent // posts whose outcome is not known
 	sent   *recent // posts that went out, with their refs
 	told   *recent // people who have been told why they get no answer
@@ -81,6 +81,7 @@ func New(cfg Config) (*Adapter, error) {
 		cfg:    cfg,
 		log:    cfg.Log.With("channel", string(Name)),
 		pace:   newPacer(cfg.Now),
+		stored: newRecent(1024),
 		unsure: newRecent(1024),
 		sent:   newRecent(1024),
 		told:   newRecent(1024),
@@ -133,7 +134,7 @@ func (a *Adapter) Run(ctx context.Context, in agent.Inlet) error {
 		a.setProblem("socket", err.Error())
 		if a.cfg.Secrets.SigningSecret != "" {
 			// The HTTP endpoints still work.
-			a.log.Error("slack: Socket Mode ended", "err", err)
+			a.log.Error("Socket Mode ended", "err", err)
 			<-ctx.Done()
 			err = nil
 		}
@@ -189,14 +190,14 @@ func (a *Adapter) identify(ctx context.Context) error {
 			a.people.setHome(id)
 			a.setProblem("auth", "")
 			a.checkScopes(grantedScopes(res.Header))
-			a.log.Info("slack: signed in", "workspace", id.workspace, "bot", id.userID)
+			a.log.Info("signed in", "workspace", id.workspace, "bot", id.userID)
 			return nil
 		}
 		if why, ok := hopeless(err); ok {
 			return fmt.Errorf("sign in to Slack: %s", why)
 		}
 		a.setProblem("auth", "Slack cannot be reached")
-		a.log.Warn("slack: cannot sign in, trying again", "err", err, "attempt", attempt+1)
+		a.log.Warn("cannot sign in, trying again", "err", err, "attempt", attempt+1)
 		if err := sleep(ctx, backoff(attempt)); err != nil {
 			return err
 		}
@@ -207,45 +208,10 @@ func (a *Adapter) checkScopes(granted []string) {
 	if missing := missingScopes(granted); len(missing) > 0 {
 		text := "the bot token lacks " + strings.Join(missing, ", ") + ": update the app with the manifest and install it again"
 		a.setProblem("scopes", text)
-		a.log.Warn("slack: " + text)
+		a.log.Warn(text)
 		return
 	}
 	a.setProblem("scopes", "")
-}
-
-// hopeless explains the errors that trying again cannot mend.
-func hopeless(err error) (why string, ok bool) {
-	code := errorCode(err)
-	switch code {
-	case "invalid_auth", "not_authed":
-		return "Slack refuses the token (" + code + "): check SLACK_BOT_TOKEN and SLACK_APP_TOKEN", true
-	case "account_inactive", "token_revoked", "token_expired":
-		return "the token is not valid any more (" + code + "): install the app again and set the new token", true
-	case "missing_scope":
-		return "the token lacks a scope (" + code + neededScope(err) + "): SLACK_APP_TOKEN needs connections:write, the bot token what the manifest lists", true
-	case "not_allowed_token_type":
-		return "a token of another kind is wanted (" + code + "): SLACK_BOT_TOKEN is xoxb-…, SLACK_APP_TOKEN is xapp-…", true
-	case "team_access_not_granted", "access_denied", "org_login_required", "ekm_access_denied":
-		return "the workspace denies access (" + code + "): ask its administrators", true
-	}
-	return "", false
-}
-
-func neededScope(err error) string {
-	var e slackgo.SlackErrorResponse
-	if errors.As(err, &e) && e.Needed != "" {
-		return ", needed: " + e.Needed
-	}
-	return ""
-}
-
-// errorCode is Slack's own code for an error, "" if Slack did not answer with one.
-func errorCode(err error) string {
-	var e slackgo.SlackErrorResponse
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return ""
 }
 
 // backoff is how long to wait before another attempt: from half a second to a
@@ -270,57 +236,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 // guard keeps a panic in a handler from ending the process.
 func (a *Adapter) guard(what string) {
 	if p := recover(); p != nil {
-		a.log.Error("slack: panic", "in", what, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	}
-}
-
-// recent is a bounded map of what was seen last. It is a hint: what matters is
-// in the database.
-type recent struct {
-	mu    sync.Mutex
-	seen  map[string]string
-	order []string
-	most  int
-}
-
-func newRecent(most int) *recent { return &recent{seen: map[string]string{}, most: most} }
-
-// add reports whether the key is new.
-func (r *recent) add(key string) bool { return r.put(key, "") }
-
-// put keeps a value, unless there is one; it reports whether the key is new.
-func (r *recent) put(key, value string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ok := r.seen[key]; ok {
-		return false
-	}
-	if len(r.order) >= r.most {
-		delete(r.seen, r.order[0])
-		r.order = r.order[1:]
-	}
-	r.seen[key] = value
-	r.order = append(r.order, key)
-	return true
-}
-
-func (r *recent) get(key string) (value string, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	value, ok = r.seen[key]
-	return value, ok
-}
-
-func (r *recent) has(key string) bool {
-	_, ok := r.get(key)
-	return ok
-}
-
-func (r *recent) remove(key string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ok := r.seen[key]; ok {
-		delete(r.seen, key)
-		r.order = slices.DeleteFunc(r.order, func(k string) bool { return k == key })
+		a.log.Error("panic", "in", what, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	}
 }

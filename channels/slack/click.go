@@ -1,12 +1,9 @@
 package slack
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -17,10 +14,9 @@ import (
 
 // How long the parts of a click may take. A trigger_id lives three seconds.
 const (
-	cardTime    = 2 * time.Second
-	decideTime  = 20 * time.Second
-	whisperTime = 10 * time.Second
-	uploadTime  = 60 * time.Second
+	cardTime   = 2 * time.Second
+	decideTime = 20 * time.Second
+	uploadTime = 60 * time.Second
 )
 
 // actionPrefix begins the action_id of our buttons; the verb follows.
@@ -64,19 +60,19 @@ type interaction struct {
 func (a *Adapter) interaction(r *run, doc []byte) {
 	var i interaction
 	if err := json.Unmarshal(doc, &i); err != nil {
-		a.log.Warn("slack: click dropped: not readable", "err", err)
+		a.log.Warn("click dropped: not readable", "err", err)
 		return
 	}
 	me := a.me()
 	switch {
 	case i.Type != "block_actions":
-		a.log.Debug("slack: interaction ignored", "type", i.Type)
+		a.log.Debug("interaction ignored", "type", i.Type)
 		return
 	case me.appID != "" && i.APIAppID != "" && i.APIAppID != me.appID:
-		a.log.Warn("slack: click dropped: for another app")
+		a.log.Warn("click dropped: for another app")
 		return
 	case i.User.ID == "":
-		a.log.Warn("slack: click dropped: it names nobody")
+		a.log.Warn("click dropped: it names nobody")
 		return
 	}
 	for _, act := range i.Actions {
@@ -85,7 +81,7 @@ func (a *Adapter) interaction(r *run, doc []byte) {
 			a.click(r, i, act.ActionID, agent.ApprovalID(act.Value))
 		})
 		if !ok {
-			a.log.Error("slack: click not taken: too much is waiting", "approval", act.Value, "user", i.User.ID)
+			a.log.Error("click not taken: too much is waiting", "approval", act.Value, "user", i.User.ID)
 		}
 	}
 }
@@ -95,7 +91,7 @@ func (a *Adapter) click(r *run, i interaction, action string, id agent.ApprovalI
 	verb := agent.Verb(strings.TrimPrefix(action, actionPrefix))
 	switch {
 	case !strings.HasPrefix(action, actionPrefix) || id == "":
-		a.log.Warn("slack: click on an unknown button", "action", action)
+		a.log.Warn("click on an unknown button", "action", action)
 		a.answer(r, i, "I do not know this button.")
 	case verb == agent.VerbDetails:
 		a.details(r, i, id)
@@ -104,7 +100,7 @@ func (a *Adapter) click(r *run, i interaction, action string, id agent.ApprovalI
 			Approval: id, Verb: verb, Actor: a.clicker(i), ActorName: i.name(), Backchannel: Name,
 		})
 	default:
-		a.log.Warn("slack: click on an unknown button", "action", action)
+		a.log.Warn("click on an unknown button", "action", action)
 		a.answer(r, i, "I do not know this button.")
 	}
 }
@@ -134,7 +130,7 @@ func (a *Adapter) decide(r *run, i interaction, c agent.Click) {
 	v, err := r.in.Decide(ctx, c)
 	switch {
 	case err != nil:
-		a.log.Error("slack: click not decided", "approval", string(c.Approval), "actor", c.Actor.String(), "err", err)
+		a.log.Error("click not decided", "approval", string(c.Approval), "actor", c.Actor.String(), "err", err)
 		a.answer(r, i, "Your click could not be recorded. Nothing was decided; please try again.")
 	case !v.Accepted:
 		a.answer(r, i, v.Text)
@@ -153,13 +149,13 @@ func (a *Adapter) details(r *run, i interaction, id agent.ApprovalID) {
 		a.answer(r, i, "I do not know this request.")
 		return
 	case err != nil:
-		a.log.Error("slack: cannot read card", "approval", string(id), "err", err)
+		a.log.Error("cannot read card", "approval", string(id), "err", err)
 		a.answer(r, i, "The details could not be read. Please try again.")
 		return
 	}
 	view, whole := a.modal(card)
 	if _, err := a.api.OpenViewContext(ctx, i.TriggerID, view); err != nil {
-		a.log.Warn("slack: cannot open details", "approval", string(id), "err", err)
+		a.log.Warn("cannot open details", "approval", string(id), "err", err)
 		a.answer(r, i, "The details could not be opened in time. Please click Details again.")
 		if whole {
 			return
@@ -187,7 +183,7 @@ func (a *Adapter) uploadArgs(r *run, i interaction, card agent.Card) {
 	})
 	if err != nil {
 		a.files.remove(string(card.Approval))
-		a.log.Error("slack: cannot upload arguments", "approval", string(card.Approval), "err", err)
+		a.log.Error("cannot upload arguments", "approval", string(card.Approval), "err", err)
 		a.answer(r, i, "The whole of the arguments could not be uploaded. Please click Details again.")
 	}
 }
@@ -209,79 +205,4 @@ func (i interaction) thread() string {
 // answer says something to the clicker alone.
 func (a *Adapter) answer(r *run, i interaction, text string) {
 	a.whisper(r.ctx, whisper{channel: i.channel(), thread: i.thread(), user: i.User.ID, text: text, responseURL: i.ResponseURL})
-}
-
-// whisper is a message for one person.
-type whisper struct {
-	channel, thread, user string
-	text                  string // plain
-	responseURL           string // second way, where there is one
-}
-
-func (a *Adapter) whisper(ctx context.Context, w whisper) {
-	ctx, cancel := context.WithTimeout(ctx, whisperTime)
-	defer cancel()
-	body := escape(shorten(plain(w.text), 2000))
-	if strings.TrimSpace(body) == "" {
-		body = "This was not done."
-	}
-	opts := append(quiet(), slackgo.MsgOptionText(body, false))
-	if w.thread != "" {
-		opts = append(opts, slackgo.MsgOptionTS(w.thread))
-	}
-	err := errors.New("no channel")
-	if w.channel != "" {
-		_, err = a.api.PostEphemeralContext(ctx, w.channel, w.user, opts...)
-	}
-	if err == nil {
-		return
-	}
-	if w.responseURL != "" {
-		if err2 := a.respond(ctx, w.responseURL, body); err2 == nil {
-			return
-		}
-	}
-	a.log.Warn("slack: cannot tell a person", "user", w.user, "err", err)
-}
-
-// respond posts to a response_url, which must be Slack's: it came in a document.
-func (a *Adapter) respond(ctx context.Context, address, body string) error {
-	if !a.isSlack(address) {
-		return errors.New("response_url is no address of Slack")
-	}
-	doc, err := json.Marshal(map[string]any{
-		"response_type": "ephemeral", "replace_original": false, "text": body,
-		"parse": "none", "link_names": false, "unfurl_links": false, "unfurl_media": false,
-	})
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(doc))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json; charset=utf-8")
-	res, err := a.cfg.HTTP.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != http.StatusOK {
-		return errors.New("response_url answered " + res.Status)
-	}
-	return nil
-}
-
-// isSlack reports whether an address is one of Slack's, or of the API that the
-// settings name.
-func (a *Adapter) isSlack(address string) bool {
-	u, err := url.Parse(address)
-	if err != nil {
-		return false
-	}
-	if api, err := url.Parse(a.cfg.APIURL); err == nil && u.Scheme == api.Scheme && strings.EqualFold(u.Host, api.Host) {
-		return true
-	}
-	host := strings.ToLower(u.Hostname())
-	return u.Scheme == "https" && (strings.HasSuffix(host, ".slack.com") || strings.HasSuffix(host, ".slack-gov.com"))
 }

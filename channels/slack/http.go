@@ -53,7 +53,7 @@ func (a *Adapter) signed(next func(w http.ResponseWriter, r *http.Request, body 
 			return
 		}
 		if err := verify(a.cfg.Secrets.SigningSecret, r.Header, body, a.cfg.Now()); err != nil {
-			a.log.Warn("slack: request refused", "path", r.URL.Path, "why", err)
+			a.log.Warn("request refused", "path", r.URL.Path, "why", err)
 			http.Error(w, "not signed by Slack", http.StatusUnauthorized)
 			return
 		}
@@ -133,6 +133,9 @@ func (a *Adapter) serveInteraction(w http.ResponseWriter, _ *http.Request, body 
 		http.Error(w, "no form", http.StatusBadRequest)
 		return
 	}
+	// With its length the answer is whole as soon as it is out, also for a proxy
+	// that drops a connection on which an answer overtakes the request's end.
+	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
 	if f, ok := w.(http.Flusher); ok {
 		f.Flush()

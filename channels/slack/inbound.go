@@ -71,24 +71,24 @@ func (a *Adapter) event(r *run, doc []byte, done func(error)) {
 	var cb callback
 	if err := json.Unmarshal(doc, &cb); err != nil {
 		// Another delivery would be no more readable.
-		a.log.Warn("slack: event dropped: not readable", "err", err)
+		a.log.Warn("event dropped: not readable", "err", err)
 		done(nil)
 		return
 	}
 	switch cb.Type {
 	case "event_callback":
 	case "app_rate_limited":
-		a.log.Warn("slack: Slack withholds events: more than 30,000 in an hour")
+		a.log.Warn("Slack withholds events: more than 30,000 in an hour")
 		done(nil)
 		return
 	default:
-		a.log.Debug("slack: event ignored", "type", cb.Type)
+		a.log.Debug("event ignored", "type", cb.Type)
 		done(nil)
 		return
 	}
 	h, why := a.read(cb)
 	if why != "" {
-		a.log.Debug("slack: event ignored", "why", why)
+		a.log.Debug("event ignored", "why", why)
 		done(nil)
 		return
 	}
@@ -99,11 +99,11 @@ func (a *Adapter) event(r *run, doc []byte, done func(error)) {
 		defer a.guard("message")
 		err = a.receive(r, h)
 		if err != nil {
-			a.log.Error("slack: message not stored, Slack will send it again", "key", h.in.Key, "err", err)
+			a.log.Error("message not stored, Slack will send it again", "key", h.in.Key, "err", err)
 		}
 	})
 	if !ok {
-		a.log.Error("slack: message not taken: too much is waiting", "key", h.in.Key)
+		a.log.Error("message not taken: too much is waiting", "key", h.in.Key)
 		done(errors.New("busy"))
 	}
 }
@@ -210,8 +210,13 @@ func (id identity) home(teams ...string) string {
 	return id.workspace
 }
 
-// receive checks who wrote the message and hands it in.
+// receive checks who wrote the message and hands it in. A message that names the
+// bot comes twice, as message and as app_mention; the second is known to be stored,
+// and the inlet would only find the same.
 func (a *Adapter) receive(r *run, h heard) error {
+	if a.stored.has(h.in.Key) {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(r.ctx, receiveTime)
 	defer cancel()
 	refusal := h.refusal
@@ -220,7 +225,7 @@ func (a *Adapter) receive(r *run, h heard) error {
 		if err != nil {
 			if why, ok := hopeless(err); ok {
 				a.setProblem("people", "cannot look people up, nobody is answered: "+why)
-				a.log.Error("slack: message refused: "+why, "key", h.in.Key)
+				a.log.Error("message refused: "+why, "key", h.in.Key)
 				refusal = "I cannot answer you: I am not able to check who you are. Please tell whoever runs me."
 			} else {
 				return err
@@ -241,7 +246,10 @@ func (a *Adapter) receive(r *run, h heard) error {
 		a.refuse(r, h, refusal)
 		return nil
 	}
-	_, err := r.in.Receive(ctx, h.in)
+	receipt, err := r.in.Receive(ctx, h.in)
+	if err == nil && receipt.Session != "" {
+		a.stored.add(h.in.Key)
+	}
 	return err
 }
 
@@ -255,7 +263,7 @@ func (a *Adapter) author(ctx context.Context, who agent.Actor) (agent.Person, er
 // the message was meant for us.
 func (a *Adapter) refuse(r *run, h heard, reason string) {
 	o := h.in.Origin
-	a.log.Info("slack: message refused", "author", o.Author.String(), "reason", reason)
+	a.log.Info("message refused", "author", o.Author.String(), "reason", reason)
 	if !h.addressed || !a.told.add(h.in.Key) {
 		return
 	}

@@ -193,44 +193,6 @@ func (a *Adapter) failed(key string, err error) *agent.SendError {
 	return e
 }
 
-// passing are Slack's codes for troubles of its own. Every other code is a
-// refusal that will be the same next time.
-var passing = map[string]bool{
-	"internal_error": true, "fatal_error": true, "service_unavailable": true, "request_timeout": true,
-	"team_added_to_org": true, "accesslimited": true, "temporarily_unavailable": true,
-}
-
-// noPauseNamed is how long to wait where Slack limits calls without saying how long.
-const noPauseNamed = 5 * time.Second
-
-func isRateLimit(err error) bool {
-	var e *slackgo.RateLimitedError
-	code := errorCode(err)
-	// A limit also comes as an error inside a 200, without Retry-After.
-	return errors.As(err, &e) || code == "ratelimited" || code == "rate_limited" || code == "message_limit_exceeded"
-}
-
-func sendError(err error) *agent.SendError {
-	var already *agent.SendError
-	var limited *slackgo.RateLimitedError
-	var status slackgo.StatusCodeError
-	code := errorCode(err)
-	switch {
-	case errors.As(err, &already):
-		return already
-	case errors.As(err, &limited):
-		return &agent.SendError{Reason: "ratelimited", RetryAfter: max(limited.RetryAfter, time.Second)}
-	case isRateLimit(err):
-		return &agent.SendError{Reason: code, RetryAfter: noPauseNamed}
-	case code != "":
-		return &agent.SendError{Reason: code, Permanent: !passing[code]}
-	case errors.As(err, &status):
-		return &agent.SendError{Reason: fmt.Sprintf("http_%d", status.Code),
-			Permanent: status.Code >= 400 && status.Code < 500 && status.Code != http.StatusTooManyRequests && status.Code != http.StatusRequestTimeout}
-	}
-	return &agent.SendError{Reason: "network", Err: err}
-}
-
 // marking is the metadata of a message of ours.
 type marking struct {
 	ID   string `json:"id"`

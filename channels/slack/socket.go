@@ -41,7 +41,7 @@ func (a *Adapter) runSocket(ctx context.Context, r *run, n int) error {
 		if time.Since(started) > time.Minute {
 			attempt = 0
 		}
-		a.log.Warn("slack: Socket Mode client ended, starting another", "err", err)
+		a.log.Warn("Socket Mode client ended, starting another", "err", err)
 		if sleep(ctx, backoff(attempt)) != nil {
 			return nil
 		}
@@ -56,7 +56,7 @@ func (a *Adapter) socketAPI() *slackgo.Client {
 		slackgo.OptionAPIURL(a.cfg.APIURL),
 		slackgo.OptionHTTPClient(&opener{http: a.cfg.HTTP, early: func(times int) {
 			a.setProblem("socket", "Slack closes each connection at once: more than 10 for this app?")
-			a.log.Warn("slack: the connection was closed at once; backing off", "times", times)
+			a.log.Warn("the connection was closed at once; backing off", "times", times)
 		}}))
 }
 
@@ -102,7 +102,7 @@ func (a *Adapter) socketEvent(ctx context.Context, r *run, n int, client *socket
 		if _, ok := hopeless(e.ErrorObj); ok {
 			return e.ErrorObj
 		}
-		a.log.Warn("slack: cannot connect, trying again", "err", e.ErrorObj, "attempt", e.Attempt, "in", e.Backoff)
+		a.log.Warn("cannot connect, trying again", "err", e.ErrorObj, "attempt", e.Attempt, "in", e.Backoff)
 	case socketmode.EventTypeEventsAPI, socketmode.EventTypeInteractive, socketmode.EventTypeSlashCommand:
 		if q := evt.Request; q != nil {
 			a.take(ctx, r, client, envelope{ID: q.EnvelopeID, Type: q.Type, Payload: q.Payload, Accepts: q.AcceptsResponsePayload})
@@ -117,14 +117,14 @@ func (a *Adapter) socketEvent(ctx context.Context, r *run, n int, client *socket
 		}
 		var env envelope
 		if err := json.Unmarshal(bad.Message, &env); err != nil || env.ID == "" {
-			a.log.Debug("slack: frame ignored", "err", bad.Cause)
+			a.log.Debug("frame ignored", "err", bad.Cause)
 			return nil
 		}
 		a.take(ctx, r, client, env)
 	case socketmode.EventTypeErrorWriteFailed:
-		a.log.Warn("slack: an acknowledgement could not be sent; Slack will repeat the event")
+		a.log.Warn("an acknowledgement could not be sent; Slack will repeat the event")
 	case socketmode.EventTypeIncomingError:
-		a.log.Debug("slack: connection ended or sent an unreadable frame")
+		a.log.Debug("connection ended or sent an unreadable frame")
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (a *Adapter) take(ctx context.Context, r *run, client *socketmode.Client, e
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		if err := client.AckCtx(ctx, env.ID, payload); err != nil {
-			a.log.Warn("slack: cannot acknowledge", "err", err)
+			a.log.Warn("cannot acknowledge", "err", err)
 		}
 	}
 	if a.running() != r {
@@ -163,7 +163,7 @@ func (a *Adapter) take(ctx context.Context, r *run, client *socketmode.Client, e
 			ack(nil)
 		}
 	default:
-		a.log.Debug("slack: envelope ignored", "type", env.Type)
+		a.log.Debug("envelope ignored", "type", env.Type)
 		ack(nil)
 	}
 }
@@ -180,7 +180,7 @@ func (a *Adapter) hello(n int, q *socketmode.Request) {
 	a.mu.Unlock()
 	if q.NumConnections > a.cfg.Connections {
 		a.setProblem("listeners", "others listen with the same app token")
-		a.log.Warn("slack: other programs listen with this app token and take a share of messages and clicks; fine only if they are replicas of this service",
+		a.log.Warn("other programs listen with this app token and take a share of messages and clicks; fine only if they are replicas of this service",
 			"connections", q.NumConnections, "ours", a.cfg.Connections)
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -129,7 +130,8 @@ func (c *Channel) Run(ctx context.Context, in agent.Inlet) error {
 		if err != nil {
 			return ended(ctx, err)
 		}
-		if err := c.ask(ctx, in, state); err != nil {
+		asked, err := c.ask(ctx, in, state)
+		if err != nil {
 			return ended(ctx, err)
 		}
 		select {
@@ -143,7 +145,7 @@ func (c *Channel) Run(ctx context.Context, in agent.Inlet) error {
 				}
 				return ended(ctx, err)
 			}
-			if err := c.take(ctx, in, n, agent.Clean(line)); err != nil {
+			if err := c.take(ctx, in, n, asked, agent.Clean(line)); err != nil {
 				return ended(ctx, err)
 			}
 		}
@@ -158,8 +160,9 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// take handles one line.
-func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, line string) error {
+// take handles one line. It is an answer to the question that the prompt named
+// and to no other, whatever has been opened or closed since.
+func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, asked agent.ApprovalID, line string) error {
 	text := strings.TrimSpace(line)
 	state, err := c.cfg.State(ctx, c.place())
 	if err != nil {
@@ -169,8 +172,15 @@ func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, line string) 
 	switch {
 	case text == "":
 		return nil
-	case len(state.Open) > 0 && !agent.IsStop(text):
-		return c.answer(ctx, in, state.Open[0], strings.ToLower(word), strings.TrimSpace(reason))
+	case agent.IsStop(text):
+	case asked != "" && slices.Contains(state.Open, asked):
+		return c.answer(ctx, in, asked, strings.ToLower(word), strings.TrimSpace(reason))
+	case len(state.Open) > 0:
+		c.print("Another question is open by now and nothing was decided; please read it first.")
+		return nil
+	case asked != "" && isAnswer(strings.ToLower(word)):
+		c.print("The question is closed by now and nothing was decided.")
+		return nil
 	case isAnswer(strings.ToLower(text)):
 		c.print("No question is open.")
 		return nil
@@ -258,34 +268,39 @@ func (c *Channel) settled(ctx context.Context) (State, error) {
 	}
 }
 
-// ask writes the prompt, after the card of the question if it is one that an
-// earlier run has asked: nobody shall answer what they do not see.
-func (c *Channel) ask(ctx context.Context, in agent.Inlet, s State) error {
-	c.mu.Lock()
-	unseen := len(s.Open) > 0 && !c.cards[s.Open[0]]
-	c.mu.Unlock()
-	if unseen {
-		card, err := in.Card(ctx, s.Open[0])
+// ask writes the prompt and returns the question that the next line answers, after
+// its card if an earlier run has asked it: nobody shall answer what they do not see.
+// The prompt names the question: there may be several, and text above may look like
+// a card.
+func (c *Channel) ask(ctx context.Context, in agent.Inlet, s State) (asked agent.ApprovalID, err error) {
+	what := ""
+	if len(s.Open) > 0 {
+		asked = s.Open[0]
+		card, err := in.Card(ctx, asked)
 		if err != nil {
-			return err
+			return "", err
 		}
-		c.print("%s", cardText(card))
+		what = fmt.Sprintf("%s (%s)", card.Tool, asked)
+		c.mu.Lock()
+		seen := c.cards[asked]
+		c.cards[asked] = true
+		c.mu.Unlock()
+		if !seen {
+			c.print("%s", cardText(card))
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if unseen {
-		c.cards[s.Open[0]] = true
-	}
 	switch {
-	case len(s.Open) > 0:
-		fmt.Fprint(c.cfg.Out, "Approve? [y]es, [n]o, [d]etails: ")
+	case asked != "":
+		fmt.Fprintf(c.cfg.Out, "Approve %s? [y]es, [n]o, [d]etails: ", what)
 		if c.cfg.Prompt == "" {
 			fmt.Fprintln(c.cfg.Out)
 		}
 	case c.cfg.Prompt != "":
 		fmt.Fprint(c.cfg.Out, c.cfg.Prompt)
 	}
-	return nil
+	return asked, nil
 }
 
 func (c *Channel) print(format string, args ...any) {

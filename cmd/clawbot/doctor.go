@@ -19,8 +19,14 @@ type report struct {
 }
 
 func (r *report) line(level, what, format string, args ...any) {
-	text, _ := r.app.mask.Text(fmt.Sprintf(format, args...))
-	fmt.Fprintf(r.app.stdout, "%-4s  %-10s  %s\n", level, what, agent.VisibleLine(text))
+	// Our own words are not masked: "token: signed in" looks like a secret.
+	for i, arg := range args {
+		switch arg.(type) {
+		case string, error, fmt.Stringer:
+			args[i], _ = r.app.mask.Text(fmt.Sprint(arg))
+		}
+	}
+	fmt.Fprintf(r.app.stdout, "%-4s  %-10s  %s\n", level, what, agent.VisibleLine(fmt.Sprintf(format, args...)))
 	r.failed = r.failed || level == "fail"
 }
 

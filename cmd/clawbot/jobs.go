@@ -49,7 +49,8 @@ func (e *engine) fireDue(ctx context.Context) error {
 
 // jobMessage is what a job says, in the name of who made it, at the place where
 // its answer goes. A job without delivery has a session of its own, where nobody
-// can be asked.
+// can be asked. One that was made elsewhere has a session of its own too: whoever
+// made it shall not read through it what was said there.
 func jobMessage(j tools.Job) agent.Inbound {
 	o := j.Origin
 	o.Ref = string(j.ID)
@@ -62,5 +63,7 @@ func jobMessage(j tools.Job) agent.Inbound {
 		Key:    fmt.Sprintf("%s@%d", j.ID, j.Next.UnixMicro()),
 		Origin: o,
 		Text:   j.Prompt,
+		Job:    j.ID,
+		Apart:  o.Place != j.Origin.Place,
 	}
 }

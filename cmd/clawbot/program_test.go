@@ -205,7 +205,7 @@ func (p *program) addr(w *world) string {
 	w.t.Helper()
 	found := ""
 	w.waitFor("the program says where it listens", func() bool {
-		if m := regexp.MustCompile(`http listening.*addr=(\S+)`).FindStringSubmatch(p.out.String()); m != nil {
+		if m := regexp.MustCompile(`http listening"?.*"?addr"?[=:]"?([^"\s]+)`).FindStringSubmatch(p.out.String()); m != nil {
 			found = m[1]
 		}
 		return found != ""
@@ -293,15 +293,22 @@ func (w *world) query(sql string, args ...any) string {
 // exec runs a statement that returns nothing.
 func (w *world) exec(sql string, args ...any) {
 	w.t.Helper()
+	if err := w.try(sql, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// try runs a statement that may be refused.
+func (w *world) try(sql string, args ...any) error {
+	w.t.Helper()
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, w.db)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, sql, args...); err != nil {
-		w.t.Fatal(err)
-	}
+	_, err = conn.Exec(ctx, sql, args...)
+	return err
 }
 
 // want compares the rows of a statement.

@@ -123,7 +123,7 @@ func (a *app) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs := []func(context.Context) error{e.run, serveHTTP(listener, mux), db.watch}
+	runs := []func(context.Context) error{e.run, serveHTTP(listener, mux), db.watch, a.unmapStartPages}
 	for _, c := range channels {
 		runs = append(runs, func(ctx context.Context) error {
 			if err := c.Run(ctx, e); err != nil {
@@ -156,7 +156,7 @@ func (a *app) announce(addr net.Addr, db *database, owner string, took time.Dura
 	if db.private != nil {
 		where = "embedded, in " + a.DataDir
 	}
-	a.log.Info("clawbot started", "version", version, "database", where, "model", a.Model.String(), "owner", owner, "took", took.Round(time.Millisecond))
+	a.log.Info("clawbot started", "version", version, "database", where, "model", a.Model.String(), "owner", owner, "took", took.Round(time.Millisecond).String())
 	if a.SlackOn() {
 		a.log.Info("slack is on", "socket_mode", a.Env.SlackAppToken.Set(), "http_mode", a.Env.SlackSigningSecret.Set())
 	} else {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -111,6 +112,18 @@ func Variables() map[string]bool {
 	return names
 }
 
+// secretFiles returns the paths that the variables NAME_FILE name, sorted.
+func secretFiles(environ envconfig.Lookuper) []string {
+	var paths []string
+	for name, secret := range Variables() {
+		if path, set := environ.Lookup(name + "_FILE"); secret && set && strings.TrimSpace(path) != "" {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
 // secretReader looks variables up: secrets also in files; a blank variable that
 // is no secret counts as not set, as compose files leave them so.
 type secretReader struct {
@@ -178,6 +191,9 @@ func readSecret(path string) (text, problem string) {
 
 // keyValueDSN recognises the other form of a Postgres address, "host=… user=…".
 var keyValueDSN = regexp.MustCompile(`^\s*[a-z_]+\s*=`)
+
+// dsnPassword finds the password in that form, in quotes or without.
+var dsnPassword = regexp.MustCompile(`(?:^|\s)password\s*=\s*('(?:[^'\\]|\\.)*'|\S+)`)
 
 // check finds what is wrong with single variables and their combinations, and
 // brings addresses into one form.
@@ -345,6 +361,8 @@ func (e Env) Secrets() []string {
 			if password, has := u.User.Password(); has {
 				out = append(out, password)
 			}
+		} else if m := dsnPassword.FindStringSubmatch(s.Reveal()); m != nil && keyValueDSN.MatchString(s.Reveal()) {
+			out = append(out, strings.NewReplacer(`\'`, `'`, `\\`, `\`).Replace(strings.Trim(m[1], "'")))
 		}
 	}
 	return out

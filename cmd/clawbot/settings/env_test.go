@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -207,5 +208,22 @@ func TestSecretsFromFiles(t *testing.T) {
 	}
 	if count != 8 {
 		t.Errorf("%d secrets", count)
+	}
+}
+
+// The password of a database is a secret of its own, in both forms of an address.
+func TestSecretsHoldThePassword(t *testing.T) {
+	for address, want := range map[string]string{
+		"postgres://u:pa%2Fss-word@h/db":             "pa/ss-word",
+		"host=h user=u password=pass-word dbname=db": "pass-word",
+		`host=h password = 'pa ss\'word' user=u`:     `pa ss'word`,
+	} {
+		env, errs := readEnv(envconfig.MapLookuper(vars("DATABASE_URL", address)))
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		if !slices.Contains(env.Secrets(), want) {
+			t.Errorf("%s: %q is not among the secrets", address, want)
+		}
 	}
 }

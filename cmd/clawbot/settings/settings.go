@@ -31,6 +31,9 @@ type Settings struct {
 	Model     Model
 	LogLevel  slog.Level
 	positions Positions
+
+	// SecretFiles are the files that secrets were read from (NAME_FILE).
+	SecretFiles []string
 }
 
 // SlackOn reports whether Slack is configured.
@@ -42,7 +45,7 @@ func (s Settings) DiscordOn() bool { return s.Env.DiscordBotToken.Set() }
 // Load reads and checks all settings. The error is of type Errors.
 func Load(environ envconfig.Lookuper) (Settings, error) {
 	env, errs := readEnv(environ)
-	s := Settings{Env: env, File: defaults()}
+	s := Settings{Env: env, File: defaults(), SecretFiles: secretFiles(environ)}
 	s.DataDir = dataDir(env, environ, os.Geteuid() == 0, &errs)
 	s.Model = env.model(&errs)
 	s.LogLevel, _ = logLevel(env.LogLevel)
