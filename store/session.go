@@ -29,14 +29,16 @@ func (db *DB) Receive(ctx context.Context, m agent.Inbound) (agent.Receipt, erro
 	if m.Apart {
 		job = m.Job
 	}
-	sql := receiveAny
+	args := []any{o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread), job,
+		clean(m.Key), clean(o.Author.String()), clean(o.AuthorName), clean(o.Ref), clean(m.Text)}
+	var row pgx.Row
 	if m.JoinedOnly {
-		sql = receiveJoined
+		row = db.pool.QueryRow(ctx, receiveJoined, args...)
+	} else {
+		row = db.pool.QueryRow(ctx, receiveAny, append(args, agent.NewID[agent.SessionID]("ses", time.Now()))...)
 	}
 	var r agent.Receipt
-	err := db.pool.QueryRow(ctx, sql, o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread), job,
-		clean(m.Key), clean(o.Author.String()), clean(o.AuthorName), clean(o.Ref), clean(m.Text),
-		agent.NewID[agent.SessionID]("ses", time.Now())).Scan(&r.Session, &r.New)
+	err := row.Scan(&r.Session, &r.New)
 	if err == pgx.ErrNoRows { // a repeat, or a thread that is not joined
 		return agent.Receipt{}, nil
 	}
@@ -52,7 +54,7 @@ const (
 			RETURNING id),
 		` + receiveInbox
 	receiveJoined = `WITH s AS (UPDATE sessions SET runnable_at = coalesce(runnable_at, now()), wakes = wakes + 1
-			WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 AND job = $5 AND $11::text <> ''
+			WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 AND job = $5
 				AND NOT EXISTS (SELECT 1 FROM inbox WHERE channel = $1 AND key = $6)
 			RETURNING id),
 		` + receiveInbox
