@@ -408,3 +408,51 @@ func stepwise(batches ...string) modelFunc {
 		return reply, nil
 	}
 }
+
+// TestSteeringAfterACrash: the process dies between a result and the next request,
+// and somebody writes before the next one starts. The message comes behind the
+// result, not between a call and its result.
+func TestSteeringAfterACrash(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.leaseFor(300 * time.Millisecond)
+	b.policy = b.rules("allow *")
+	model := stepwise(`quiet {"x":"TEXT"}`, `note {"x":"TEXT"}`)
+	b.brain = modelFunc(func(req agent.ModelRequest) (agent.ModelReply, error) {
+		checkHistory(t, req.Messages)
+		for _, m := range req.Messages {
+			if strings.Contains(m.Text, "has no result") {
+				t.Errorf("a result was lost: %s", m.Text)
+			}
+		}
+		return model(req)
+	})
+	died := make(chan struct{})
+	var saves atomic.Int32
+	b.faults = func(s *mortalStore) {
+		s.save = func(apply func() (agent.Saved, error)) (agent.Saved, error) {
+			saved, err := apply()
+			if saves.Add(1) == 2 { // the result is written, the model not yet asked
+				s.dead.Store(true)
+				close(died)
+				return agent.Saved{}, errors.New("connection lost")
+			}
+			return saved, err
+		}
+	}
+	b.start()
+	b.step("ann: go")
+	<-died
+	b.stop()
+	if _, err := b.db.Receive(t.Context(), inbound(thread, "bob", "m2", "and this")); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	b.until("the answer is there", func() bool { return strings.Contains(b.room.shown(), "clawbot: done with and this") })
+	b.settle()
+	b.stop()
+	if n := b.ledger.count("quiet"); n != 2 { // once for each message
+		t.Errorf("it ran %d times", n)
+	}
+	b.checkInvariants()
+}

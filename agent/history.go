@@ -1,6 +1,10 @@
 package agent
 
-import "strings"
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
 
 // noText stands where a message has no text, because providers refuse empty ones.
 const noText = "(no text)"
@@ -46,17 +50,16 @@ func Repair(in []Message) []Message {
 	return out
 }
 
-// Trim drops whole exchanges from the beginning until the history has at most
-// limit characters (bytes, to be exact). An exchange begins with a person's message, so no
-// call is parted from its result; the last exchange always stays.
+// Trim makes a history fit into limit bytes of text. It drops whole exchanges from
+// the beginning; an exchange begins with a person's message, so no call is parted
+// from its result, and the last one always stays. Where that one alone is too long,
+// its results are shortened: the older ones to a few words, then those of the
+// latest answer to an equal share. The whole is in the database.
 func Trim(in []Message, limit int) []Message {
 	size := 0
 	keep := len(in)
 	for i := len(in) - 1; i >= 0; i-- {
-		size += len(in[i].Text)
-		for _, c := range in[i].Calls {
-			size += len(c.Arguments)
-		}
+		size += weight(in[i])
 		if in[i].Role != RoleUser {
 			continue
 		}
@@ -65,5 +68,51 @@ func Trim(in []Message, limit int) []Message {
 		}
 		keep = i
 	}
-	return in[keep:]
+	return shorten(in[keep:], limit)
+}
+
+// oldResult is how many characters are left of an older result that has to give way.
+const oldResult = 500
+
+func shorten(in []Message, limit int) []Message {
+	size, latest := 0, 0
+	for i, m := range in {
+		size += weight(m)
+		if m.Role == RoleAssistant {
+			latest = i
+		}
+	}
+	if size <= limit {
+		return in
+	}
+	out := slices.Clone(in)
+	bound := func(m *Message, chars int) {
+		before := len(m.Text)
+		if short := Bound(m.Text, chars); len(short) < before {
+			m.Text = short
+		}
+		size -= before - len(m.Text)
+	}
+	for i := 0; i < latest && size > limit; i++ {
+		if out[i].Role == RoleTool {
+			bound(&out[i], oldResult)
+		}
+	}
+	if results := len(out) - latest - 1; size > limit && results > 0 {
+		for i := latest + 1; i < len(out); i++ {
+			if out[i].Role == RoleTool {
+				bound(&out[i], max(oldResult, limit/2/results/utf8.UTFMax))
+			}
+		}
+	}
+	return out
+}
+
+// weight is what a message takes of a request, in bytes of text.
+func weight(m Message) int {
+	n := len(m.Text)
+	for _, c := range m.Calls {
+		n += len(c.Arguments)
+	}
+	return n
 }

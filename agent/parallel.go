@@ -1,6 +1,9 @@
 package agent
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // maxTogether is how many calls of a turn run at the same time.
 const maxTogether = 8
@@ -63,6 +66,9 @@ func (r *run) runBatch(ctx context.Context, calls []*ToolCall) error {
 	var first error
 	for range run {
 		e := <-done
+		if errors.Is(first, errSave) {
+			continue // nothing in memory counts any more
+		}
 		// The first error ends the turn, but what the others did is noted.
 		if err := r.finish(ctx, e.call, e.outcome); err != nil && first == nil {
 			first = err

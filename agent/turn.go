@@ -230,7 +230,9 @@ func (r *run) shown(s string, limit int) string { return r.Mask.Bounded(Clean(s)
 
 // flush commits what has collected, and sends what may be sent at once.
 func (r *run) flush(ctx context.Context) error {
-	if s := r.step; len(s.Messages)+len(s.Calls)+len(s.Approvals)+len(s.Deliveries)+len(s.Events)+len(s.Audit)+len(s.Refresh) == 0 {
+	// Steering must not be put off: at the next step the messages would come to
+	// stand between calls and their results.
+	if s := r.step; !s.Steer && len(s.Messages)+len(s.Calls)+len(s.Approvals)+len(s.Deliveries)+len(s.Events)+len(s.Audit)+len(s.Refresh) == 0 {
 		return nil
 	}
 	return r.save(ctx, false, false)
@@ -267,7 +269,7 @@ func (r *run) save(ctx context.Context, release, again bool) error {
 		r.deliver(r.outside, d)
 	}
 	if len(s.Deliveries)+len(s.Refresh) > len(saved.Deliveries) {
-		r.Bell.Ring()
+		r.Bell.RingPost()
 	}
 	return nil
 }

@@ -167,7 +167,7 @@ func fields(args string, filled []string) (out []agent.CardField, cut bool) {
 		}
 		shown := agent.VisibleLine(name)
 		if n := utf8.RuneCountInString(shown); n > 60 {
-			shown, cut = agent.Bound(shown, 60), true
+			shown, cut = strings.ReplaceAll(agent.Bound(shown, 60), "\n", " "), true // it stays one line
 		}
 		if what, ok := filledIn(filled, name); ok {
 			shown += " (" + what + "filled in from this conversation)"

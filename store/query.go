@@ -50,7 +50,7 @@ func (db *DB) AuditRows(ctx context.Context, q AuditQuery) ([]audit.Row, error) 
 			AND ($3 = '' OR tool = $3) AND ($4 = '' OR actor = $4) AND ($5 = '' OR channel = $5)
 			AND ($6 = '' OR decision = $6) AND ($7 = '' OR kind = $7) AND ($8 = '' OR session_id = $8)
 		ORDER BY at DESC, session_id, seq DESC LIMIT $9`,
-		timeOrNull(q.Since), timeOrNull(q.Until), q.Tool, q.Actor, q.Channel, q.Decision, q.Kind, q.Session, q.Limit)
+		timeOrNull(q.Since), timeOrNull(q.Until), clean(q.Tool), clean(q.Actor), clean(q.Channel), clean(q.Decision), clean(q.Kind), clean(q.Session), q.Limit)
 	if err != nil {
 		return nil, tidy(err)
 	}
@@ -249,7 +249,7 @@ func (db *DB) Going(ctx context.Context, p agent.Place) (busy bool, open []agent
 		SELECT s.runnable_at IS NOT NULL
 			OR EXISTS (SELECT 1 FROM deliveries d WHERE d.session_id = s.id AND d.state = 'due'),
 			ARRAY(SELECT a.id FROM approvals a WHERE a.session_id = s.id AND a.status = 'pending' ORDER BY a.asked_at, a.id)
-		FROM s`, p.Channel, p.Workspace, p.Conversation, p.Thread).Scan(&busy, &open)
+		FROM s`, p.Channel, clean(p.Workspace), clean(p.Conversation), clean(p.Thread)).Scan(&busy, &open)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil, nil
 	}

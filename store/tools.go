@@ -21,7 +21,7 @@ var (
 func (db *DB) Send(ctx context.Context, inv agent.Invocation, to agent.Place, text string) error {
 	b := &pgx.Batch{}
 	queueDelivery(b, agent.Delivery{
-		ID:      agent.DeliveryID(fmt.Sprintf("dlv_%s_%s", inv.Turn, inv.Call)),
+		ID:      agent.DeliveryID(fmt.Sprintf("dlv_%s_%s", inv.Turn, clean(inv.Call))),
 		Session: inv.Session, Turn: inv.Turn, Kind: agent.DeliverText, Place: to, Text: text}, "", 0)
 	return tidy(batchErr(db.pool.SendBatch(ctx, b), 1))
 }
@@ -32,7 +32,7 @@ func (db *DB) AddJob(ctx context.Context, j tools.Job) error {
 	_, err := db.pool.Exec(ctx, `INSERT INTO jobs (id, channel, workspace, conversation, thread, mode,
 			to_channel, to_workspace, to_conversation, to_thread, prompt, schedule, creator, creator_name, next_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT (id) DO NOTHING`,
-		j.ID, o.Channel, o.Workspace, o.Conversation, o.Thread, d.Mode,
+		j.ID, o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread), d.Mode,
 		d.Place.Channel, clean(d.Place.Workspace), clean(d.Place.Conversation), clean(d.Place.Thread),
 		clean(j.Prompt), clean(j.Schedule), o.Author.String(), clean(o.AuthorName), j.Next)
 	return tidy(err)
@@ -57,7 +57,7 @@ func scanJob(row pgx.CollectableRow) (tools.Job, error) {
 // Jobs implements tools.Jobs.
 func (db *DB) Jobs(ctx context.Context, s tools.Scope) ([]tools.Job, error) {
 	rows, err := db.pool.Query(ctx, jobColumns+` WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND next_at IS NOT NULL
-		ORDER BY next_at, id`, s.Channel, s.Workspace, s.Conversation)
+		ORDER BY next_at, id`, s.Channel, clean(s.Workspace), clean(s.Conversation))
 	if err != nil {
 		return nil, tidy(err)
 	}
@@ -69,7 +69,7 @@ func (db *DB) Jobs(ctx context.Context, s tools.Scope) ([]tools.Job, error) {
 func (db *DB) RemoveJob(ctx context.Context, s tools.Scope, id agent.JobID) error {
 	tag, err := db.pool.Exec(ctx, `UPDATE jobs SET next_at = NULL, removed_at = now()
 		WHERE id = $1 AND channel = $2 AND workspace = $3 AND conversation = $4 AND next_at IS NOT NULL`,
-		clean(id), s.Channel, s.Workspace, s.Conversation)
+		clean(id), s.Channel, clean(s.Workspace), clean(s.Conversation))
 	if err == nil && tag.RowsAffected() == 0 {
 		return agent.ErrNotFound
 	}

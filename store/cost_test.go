@@ -1,0 +1,238 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/clawbot/clawbot/agent"
+	"github.com/clawbot/clawbot/approval"
+)
+
+// counter counts what goes over the pool's connections. What is rolled back, such
+// as a claim that finds nothing, does not count, nor do looks at what is due.
+type counter struct {
+	mu sync.Mutex
+	cost
+	open map[*pgx.Conn]*transaction
+	said []string
+}
+
+// cost is what a turn takes of the database.
+type cost struct {
+	statements, commits, durable int
+}
+
+// transaction is one that is open, or a batch, which is one by itself.
+type transaction struct {
+	explicit bool
+	said     []string
+}
+
+func (c *counter) TraceQueryStart(ctx context.Context, conn *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hear(conn, d.SQL)
+	if t := c.open[conn]; t != nil && !t.explicit {
+		c.end(conn, t)
+	}
+	return ctx
+}
+func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+func (c *counter) TraceBatchQuery(_ context.Context, conn *pgx.Conn, d pgx.TraceBatchQueryData) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hear(conn, d.SQL)
+}
+func (c *counter) TraceBatchEnd(_ context.Context, conn *pgx.Conn, _ pgx.TraceBatchEndData) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.open[conn]; t != nil && !t.explicit {
+		c.end(conn, t)
+	}
+}
+
+func (c *counter) hear(conn *pgx.Conn, sql string) {
+	sql = strings.Join(strings.Fields(sql), " ")
+	t := c.open[conn]
+	switch strings.ToLower(sql) {
+	case "begin":
+		c.open[conn] = &transaction{explicit: true}
+		return
+	case "rollback":
+		delete(c.open, conn)
+		return
+	case "commit":
+		c.end(conn, t)
+		return
+	}
+	if t == nil {
+		t = &transaction{}
+		c.open[conn] = t
+	}
+	t.said = append(t.said, sql)
+}
+
+func (c *counter) end(conn *pgx.Conn, t *transaction) {
+	delete(c.open, conn)
+	writes, waits := false, true
+	for _, sql := range t.said {
+		if strings.HasPrefix(sql, "WITH due AS") {
+			return
+		}
+		writes = writes || !strings.HasPrefix(sql, "SELECT")
+		waits = waits && !strings.Contains(sql, "synchronous_commit")
+	}
+	c.statements += len(t.said)
+	c.said = append(c.said, t.said...)
+	if writes {
+		c.commits++
+		if waits {
+			c.durable++
+		}
+	}
+}
+
+// during returns what f took.
+func (c *counter) during(f func()) cost {
+	c.mu.Lock()
+	before := c.cost
+	c.said = nil
+	c.mu.Unlock()
+	f()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cost{c.statements - before.statements, c.commits - before.commits, c.durable - before.durable}
+}
+
+func counted(t *testing.T) (testDB, *counter) {
+	t.Helper()
+	db := newDB(t)
+	c := &counter{open: map[*pgx.Conn]*transaction{}}
+	cfg := db.pool.Config()
+	cfg.ConnConfig.Tracer = c
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.pool.Close()
+	db.pool = pool
+	return db, c
+}
+
+// oneTool is a toolbox with one tool that does nothing.
+type oneTool struct{}
+
+func (oneTool) Tools() []agent.Tool {
+	return []agent.Tool{{Name: "note", Schema: json.RawMessage(`{}`), Run: func(context.Context, agent.Invocation) agent.Result { return agent.Succeeded("noted") }}}
+}
+func (oneTool) Check(string, []byte) error { return nil }
+func (oneTool) Fill(_ agent.Tool, args []byte, _ agent.Origin) ([]byte, []string, error) {
+	return args, nil, nil
+}
+func (oneTool) Definition(agent.Tool) string { return "d" }
+
+// askFor calls the tool if the person says so.
+type askFor struct{}
+
+func (askFor) Name() string { return "test" }
+func (askFor) Complete(_ context.Context, r agent.ModelRequest) (agent.ModelReply, error) {
+	if last := r.Messages[len(r.Messages)-1]; last.Role == agent.RoleUser && last.Text == "note" {
+		return agent.ModelReply{Calls: []agent.ProposedCall{{ID: "c1", Tool: "note", Arguments: `{}`}}}, nil
+	}
+	return agent.ModelReply{Text: "done"}, nil
+}
+
+// silent is a channel where everything arrives.
+type silent struct{}
+
+func (silent) Name() agent.ChannelName                                       { return "slack" }
+func (silent) Run(ctx context.Context, _ agent.Inlet) error                  { <-ctx.Done(); return nil }
+func (silent) Split(text string) []string                                    { return []string{text} }
+func (silent) Post(context.Context, agent.Place, agent.Post) (string, error) { return "ref", nil }
+func (silent) Edit(context.Context, agent.Place, string, agent.Post) error   { return nil }
+func (silent) Person(_ context.Context, a agent.Actor, _ []string) (agent.Person, error) {
+	return agent.Person{Actor: a}, nil
+}
+
+// TestCost holds how much of the database a turn takes. A number here goes up
+// only with a reason.
+func TestCost(t *testing.T) {
+	t.Parallel()
+	db, c := counted(t)
+	policy, errs := approval.NewPolicy(approval.Config{Timeout: time.Minute, Quorum: 1, DenialPolicy: agent.DenialContinue,
+		Approvers: approval.Approvers{Users: []string{"slack:T1/boss"}}})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	bell := agent.NewBell()
+	desk := approval.NewDesk(db, map[agent.ChannelName]approval.Directory{"slack": silent{}}, agent.NewMasker(), bell, nil)
+	engine := agent.NewEngine(agent.Parts{Config: agent.DefaultConfig(), Store: db, Model: askFor{}, Gate: policy, Desk: desk, Toolbox: oneTool{},
+		Channels: []agent.Channel{silent{}}, Mask: agent.NewMasker(), Bell: bell, Owner: "w", Lease: 30 * time.Second, Grace: time.Second})
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { engine.Run(ctx) })
+	defer func() { stop(); wg.Wait() }()
+
+	outside := testDB{t: t, url: db.url}
+	wait := func(sql string) {
+		t.Helper()
+		deadline := time.Now().Add(20 * time.Second)
+		for !get[bool](outside, sql) {
+			if time.Now().After(deadline) {
+				t.Fatalf("in vain: %s", sql)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	const over = `SELECT NOT EXISTS (SELECT 1 FROM turns WHERE ended_at IS NULL) AND NOT EXISTS (SELECT 1 FROM inbox WHERE turn_id IS NULL)
+		AND NOT EXISTS (SELECT 1 FROM deliveries WHERE state = 'due')`
+	say := func(text string) {
+		if _, err := engine.Receive(ctx, message("1", fmt.Sprint(time.Now().UnixNano()), text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// within measures f a few times, since a poll by the clock may fall into it.
+	within := func(what string, most cost, f func()) {
+		t.Helper()
+		var best cost
+		var said []string
+		for range 4 {
+			got := c.during(f)
+			c.mu.Lock()
+			lines := slices.Clone(c.said)
+			c.mu.Unlock()
+			if said == nil || got.commits < best.commits || got.commits == best.commits && got.statements < best.statements {
+				best, said = got, lines
+			}
+		}
+		t.Logf("%s: %+v", what, best)
+		if best.statements > most.statements || best.commits > most.commits || best.durable > most.durable {
+			t.Errorf("%s takes %+v, at most %+v:\n%s", what, best, most, strings.Join(said, "\n"))
+		}
+	}
+	say("warm up")
+	wait(over)
+
+	within("a plain turn", cost{statements: 15, commits: 4, durable: 3}, func() { say("hello"); wait(over) })
+	within("an approved turn", cost{statements: 73, commits: 12, durable: 10}, func() {
+		say("note")
+		wait(`SELECT EXISTS (SELECT 1 FROM approvals WHERE status = 'pending' AND card_ref <> '')`)
+		id := get[string](outside, `SELECT id FROM approvals WHERE status = 'pending'`)
+		if v, err := engine.Decide(ctx, agent.Click{Approval: agent.ApprovalID(id), Verb: agent.VerbApprove, Actor: person("boss"), Backchannel: "slack"}); err != nil || !v.Accepted {
+			t.Fatal(v, err)
+		}
+		wait(over)
+	})
+}
