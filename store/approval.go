@@ -151,9 +151,11 @@ func (db *DB) Decide(ctx context.Context, id agent.ApprovalID, rule func(a agent
 		if err := h.queueEvents(b, ruling.Events); err != nil {
 			return err
 		}
-		if err := h.queueAudit(b, ruling.Audit); err != nil {
+		audited, err := auditRows(ruling.Audit)
+		if err != nil {
 			return err
 		}
+		h.queueAudit(b, audited)
 		if ruling.Redraw {
 			queueDelivery(b, agent.Delivery{
 				ID: agent.NewID[agent.DeliveryID]("dlv", h.now), Session: session, Turn: a.Turn,

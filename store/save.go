@@ -21,7 +21,11 @@ type storedCall struct {
 // Save implements agent.Store.
 func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Saved, error) {
 	var saved agent.Saved
-	err := db.inTx(ctx, func(tx pgx.Tx) error {
+	rows, err := auditRows(s.Audit)
+	if err != nil {
+		return saved, err
+	}
+	err = db.inTx(ctx, func(tx pgx.Tx) error {
 		h, err := lockLease(ctx, tx, l)
 		if err != nil {
 			return err
@@ -48,9 +52,7 @@ func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Save
 		if err := h.queueEvents(b, s.Events); err != nil {
 			return err
 		}
-		if err := h.queueAudit(b, s.Audit); err != nil {
-			return err
-		}
+		h.queueAudit(b, rows)
 		deliveries := s.Deliveries
 		for _, id := range s.Refresh {
 			deliveries = append(deliveries, refresh(s.Turn, id, h.now))

@@ -284,28 +284,44 @@ func readHead(ctx context.Context, tx pgx.Tx, b *pgx.Batch, id agent.SessionID) 
 	return h, err
 }
 
-// queueAudit links the records to the chain and queues their inserts.
-func (h *head) queueAudit(b *pgx.Batch, records []agent.AuditRecord) error {
-	for _, r := range records {
-		row := audit.Row{
-			SessionID: string(h.session), At: h.now, Kind: string(r.Kind),
-			TurnID: nullable(r.Turn), CallID: nullable(r.Call), ApprovalID: nullable(r.Approval),
+// auditRows turns records into rows that have no place in a chain yet. Large
+// arguments take their time here, so it is done before anything is locked where
+// that is possible.
+func auditRows(records []agent.AuditRecord) ([]audit.Row, error) {
+	rows := make([]audit.Row, len(records))
+	stable := map[string]string{} // the records of a step are mostly about one call
+	for i, r := range records {
+		row := &rows[i]
+		*row = audit.Row{
+			Kind: string(r.Kind), TurnID: nullable(r.Turn), CallID: nullable(r.Call), ApprovalID: nullable(r.Approval),
 			Tool: nullable(clean(r.Tool)), ArgsSHA256: nullable(r.ArgsSHA256),
 			Decision: nullable(r.Decision), Source: nullable(r.Source), Actor: nullable(clean(r.Actor.String())),
 			Channel: nullable(r.Channel), Backchannel: nullable(r.Backchannel),
 			Rule: nullable(clean(r.Rule)), Reason: nullable(clean(r.Reason)),
 		}
 		if r.Args != "" {
-			stable, err := audit.StableArgs(r.Args)
-			if err != nil {
-				return err
+			args, ok := stable[r.Args]
+			if !ok {
+				var err error
+				if args, err = audit.StableArgs(r.Args); err != nil {
+					return nil, err
+				}
+				stable[r.Args] = args
 			}
-			row.Args = &stable
+			row.Args = &args
 		}
 		if r.Latency >= 0 {
 			ms := r.Latency.Milliseconds()
 			row.LatencyMS = &ms
 		}
+	}
+	return rows, nil
+}
+
+// queueAudit links the rows to the chain and queues their inserts.
+func (h *head) queueAudit(b *pgx.Batch, rows []audit.Row) {
+	for _, row := range rows {
+		row.SessionID, row.At = string(h.session), h.now
 		h.audit = h.audit.Link(&row)
 		b.Queue(`INSERT INTO audit_log (session_id, seq, at, kind, turn_id, call_id, approval_id, tool, args, args_sha256,
 				decision, source, actor, channel, backchannel, rule, reason, latency_ms, prev_hash, hash)
@@ -313,7 +329,6 @@ func (h *head) queueAudit(b *pgx.Batch, records []agent.AuditRecord) error {
 			row.SessionID, row.Seq, row.At, row.Kind, row.TurnID, row.CallID, row.ApprovalID, row.Tool, row.Args, row.ArgsSHA256,
 			row.Decision, row.Source, row.Actor, row.Channel, row.Backchannel, row.Rule, row.Reason, row.LatencyMS, row.PrevHash, row.Hash)
 	}
-	return nil
 }
 
 func (h *head) queueEvents(b *pgx.Batch, events []agent.Event) error {
