@@ -11,12 +11,15 @@ func NewBell() *Bell {
 	return &Bell{work: make(chan struct{}, 1), post: make(chan struct{}, 1)}
 }
 
-// Ring says that a session may be runnable or a delivery due.
-func (b *Bell) Ring() {
-	for _, c := range []chan struct{}{b.work, b.post} {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
+// RingWork says that a session may be runnable.
+func (b *Bell) RingWork() { ring(b.work) }
+
+// RingPost says that a delivery may be due.
+func (b *Bell) RingPost() { ring(b.post) }
+
+func ring(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

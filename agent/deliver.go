@@ -68,7 +68,7 @@ func (e *Engine) deliver(ctx context.Context, d Delivery) {
 		e.Log.ErrorContext(ctx, "recording a delivery failed, it may be sent again", "delivery", d.ID, "turn", d.Turn, "err", err)
 		return
 	}
-	e.Bell.Ring() // the session's next delivery may go
+	e.Bell.RingPost() // the session's next delivery may go
 }
 
 // guardedAttempt is attempt with a panic as its error.

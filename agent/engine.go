@@ -105,7 +105,7 @@ func (e *Engine) Receive(ctx context.Context, m Inbound) (Receipt, error) {
 		e.interrupt(r.Session)
 	}
 	if r.New {
-		e.Bell.Ring()
+		e.Bell.RingWork()
 	}
 	return r, nil
 }
@@ -276,5 +276,5 @@ func (e *Engine) advance(stopping, work context.Context, w *Work, until time.Tim
 		e.Log.ErrorContext(ctx, "turn interrupted, it is taken up again from the database", "session", w.Session, "turn", r.turn().ID, "err", err)
 	}
 	// Its end may be the beginning of the session's next turn.
-	e.Bell.Ring()
+	e.Bell.RingWork()
 }

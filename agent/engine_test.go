@@ -156,7 +156,7 @@ func TestDueDeliveriesAreTakenAsTheyCanBegin(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { e.deliverDue(ctx, t.Context()) })
 		for range 5 {
-			e.Bell.Ring()
+			e.Bell.RingPost()
 			time.Sleep(pollEvery)
 			synctest.Wait()
 			mu.Lock()

@@ -170,7 +170,7 @@ func (r *run) invoke(ctx context.Context, tool Tool, c *ToolCall) outcome {
 		Session: t.Session, Turn: t.ID, Call: c.ID, Args: []byte(c.Args), Origin: t.Origin, Approved: c.Approval != ""})
 	result.Output, _ = r.Mask.Known(result.Output) // our own secrets are nothing for the model
 	result.Error, _ = r.Mask.Known(result.Error)
-	r.Bell.Ring() // it may have queued a message
+	r.Bell.RingPost() // it may have queued a message
 	return outcome{result, stopped, time.Since(began)}
 }
 
@@ -291,13 +291,11 @@ func (r *run) resultText(c ToolCall) string {
 		if strings.TrimSpace(c.Output) == "" {
 			return noOutput
 		}
-		output, _ := r.Mask.Known(c.Output)
-		return Bound(output, r.Config.MaxToolResultChars)
+		return Bound(c.Output, r.Config.MaxToolResultChars)
 	}
 	text := c.Error
 	if c.Status.Ran() && c.Output != "" {
 		text += "\n" + c.Output
 	}
-	text, _ = r.Mask.Known(text)
 	return failureText(c.ID, c.Status, Bound(text, r.Config.MaxToolResultChars))
 }

@@ -269,7 +269,7 @@ func (r *run) save(ctx context.Context, release, again bool) error {
 		r.deliver(r.outside, d)
 	}
 	if len(s.Deliveries)+len(s.Refresh) > len(saved.Deliveries) {
-		r.Bell.Ring()
+		r.Bell.RingPost()
 	}
 	return nil
 }

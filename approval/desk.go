@@ -87,7 +87,8 @@ func (d *Desk) Decide(ctx context.Context, c agent.Click) (agent.Verdict, error)
 	if err != nil {
 		return agent.Verdict{}, fmt.Errorf("decide approval: %w", err)
 	}
-	d.bell.Ring()
+	d.bell.RingWork()
+	d.bell.RingPost()
 	return ruling.Verdict, nil
 }
 
@@ -209,7 +210,8 @@ func (d *Desk) Close(ctx context.Context, id agent.ApprovalID, status agent.Appr
 	if err != nil {
 		return fmt.Errorf("close approval: %w", err)
 	}
-	d.bell.Ring()
+	d.bell.RingWork()
+	d.bell.RingPost()
 	return nil
 }
 
@@ -276,7 +278,8 @@ func (d *Desk) sweep(ctx context.Context) (time.Duration, error) {
 			failed = errors.Join(failed, fmt.Errorf("expire approval %s: %w", a.ID, err))
 			continue
 		}
-		d.bell.Ring()
+		d.bell.RingWork()
+		d.bell.RingPost()
 	}
 	if failed != nil {
 		return 0, failed

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/clawbot/clawbot/agent"
 	"github.com/clawbot/clawbot/approval"
@@ -111,69 +112,69 @@ func (db *DB) NextDeadline(ctx context.Context) (time.Duration, error) {
 // UPDATE names the pending state again: whatever happened, one decision wins.
 func (db *DB) Decide(ctx context.Context, id agent.ApprovalID, rule func(a agent.Approval, now time.Time) approval.Ruling) (approval.Ruling, error) {
 	var ruling approval.Ruling
-	err := db.inTx(ctx, func(tx pgx.Tx) error {
-		var session agent.SessionID
-		if err := tx.QueryRow(ctx, `SELECT session_id FROM approvals WHERE id = $1`, clean(id)).Scan(&session); err != nil {
-			return err
-		}
-		h, err := lockSession(ctx, tx, session)
+	first := &pgx.Batch{}
+	first.Queue(lockAny, clean(id))
+	first.Queue(lookAroundApproval)
+	first.Queue(approvalColumns+` WHERE a.id = $1 FOR UPDATE OF a`, clean(id))
+	err := db.pipelined(ctx, first, func(_ *pgxpool.Conn, res pgx.BatchResults) (*pgx.Batch, error) {
+		h, err := readHead(res)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		rows, err := tx.Query(ctx, approvalColumns+` WHERE a.id = $1 FOR UPDATE OF a`, clean(id))
+		rows, err := res.Query()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		a, err := pgx.CollectExactlyOneRow(rows, scanApproval)
+		if cerr := res.Close(); err == nil {
+			err = cerr
+		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		ruling = rule(a, h.now)
 		if len(ruling.Audit) == 0 {
-			return nil // nothing happened that is worth a row
+			return nil, nil // nothing happened that is worth a row
 		}
 		b := &pgx.Batch{}
-		if v := ruling.Vote; v != "" {
-			b.Queue(`INSERT INTO votes (approval_id, actor, name, vote, backchannel) VALUES ($1, $2, $3, $4, $5)
-				ON CONFLICT (approval_id, actor) DO UPDATE SET vote = excluded.vote, at = now()`,
-				a.ID, clean(ruling.Actor.String()), clean(ruling.ActorName), v, ruling.Backchannel)
-		}
-		decided := -1
-		if ruling.Status != agent.ApprovalPending {
-			decided = b.Len()
-			b.Queue(`UPDATE approvals SET status = $2, decided_at = $3, decided_by = $4, source = $5, reason = $6, backchannel = $7
-				WHERE id = $1 AND status = 'pending'`,
-				a.ID, ruling.Status, h.now, nullable(clean(ruling.Actor.String())), ruling.Source, clean(ruling.Reason), nullable(ruling.Backchannel))
-			if ruling.Status == agent.ApprovalApproved {
-				b.Queue(`UPDATE tool_calls SET status = 'approved' WHERE turn_id = $1 AND call_id = $2 AND status = 'prepared'`, a.Turn, a.Call)
-			}
-		}
-		if err := h.queueEvents(b, ruling.Events); err != nil {
-			return err
-		}
-		audited, err := auditRows(ruling.Audit)
-		if err != nil {
-			return err
-		}
-		h.queueAudit(b, audited)
-		if ruling.Redraw {
-			queueDelivery(b, agent.Delivery{
-				ID: agent.NewID[agent.DeliveryID]("dlv", h.now), Session: session, Turn: a.Turn,
-				Kind: agent.DeliverCard, Place: a.Place, Approval: &a}, "", 0)
-		}
-		h.queueHead(b, decided >= 0)
-		res := tx.SendBatch(ctx, b)
-		for i := range b.Len() {
-			tag, err := res.Exec()
-			if err == nil && i == decided && tag.RowsAffected() != 1 {
-				err = agent.ErrNotFound // cannot happen under the lock; if it does, nothing is decided
-			}
-			if err != nil {
-				res.Close()
-				return err
-			}
-		}
-		return res.Close()
+		return b, h.queueRuling(b, a, ruling)
 	})
 	return ruling, err
+}
+
+// queueRuling queues what a ruling changes.
+func (h *head) queueRuling(b *pgx.Batch, a agent.Approval, r approval.Ruling) error {
+	if r.Vote != "" {
+		b.Queue(`INSERT INTO votes (approval_id, actor, name, vote, backchannel) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (approval_id, actor) DO UPDATE SET vote = excluded.vote, at = now()`,
+			a.ID, clean(r.Actor.String()), clean(r.ActorName), r.Vote, r.Backchannel)
+	}
+	decided := r.Status != agent.ApprovalPending
+	if decided {
+		// Under the lock the row is as rule saw it. If it were not, the division would
+		// fail the transaction, and nothing would be decided.
+		b.Queue(`WITH decided AS (
+				UPDATE approvals SET status = $2, decided_at = $3, decided_by = $4, source = $5, reason = $6, backchannel = $7
+				WHERE id = $1 AND status = 'pending' RETURNING id)
+			SELECT 1 / count(*) FROM decided`,
+			a.ID, r.Status, h.now, nullable(clean(r.Actor.String())), r.Source, clean(r.Reason), nullable(r.Backchannel))
+	}
+	if r.Status == agent.ApprovalApproved {
+		b.Queue(`UPDATE tool_calls SET status = 'approved' WHERE turn_id = $1 AND call_id = $2 AND status = 'prepared'`, a.Turn, a.Call)
+	}
+	if err := h.queueEvents(b, r.Events); err != nil {
+		return err
+	}
+	rows, err := auditRows(r.Audit)
+	if err != nil {
+		return err
+	}
+	h.queueAudit(b, rows)
+	if r.Redraw {
+		queueRedraw(b, agent.Delivery{
+			ID: agent.NewID[agent.DeliveryID]("dlv", h.now), Session: h.session, Turn: a.Turn,
+			Kind: agent.DeliverCard, Place: a.Place, Approval: &a})
+	}
+	h.queueHead(b, decided)
+	return nil
 }

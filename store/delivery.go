@@ -31,46 +31,58 @@ func queueDelivery(b *pgx.Batch, d agent.Delivery, owner string, lease time.Dura
 		d.ID, d.Session, d.Turn, d.Kind, p.Channel, clean(p.Workspace), clean(p.Conversation), clean(p.Thread), clean(d.Text), id, nullable(owner), lease)
 }
 
+// queueRedraw inserts a delivery that draws a card again, unless one waits already:
+// that one will find the card as it is now. Its row is locked, so that nobody takes
+// it, and with it an older picture, before this transaction is over.
+func queueRedraw(b *pgx.Batch, d agent.Delivery) {
+	p := d.Place
+	b.Queue(`WITH waiting AS (
+			SELECT id FROM deliveries WHERE session_id = $2 AND approval_id = $8 AND state = 'due' AND (leased_until IS NULL OR leased_until < now())
+			FOR UPDATE)
+		INSERT INTO deliveries (id, session_id, turn_id, kind, channel, workspace, conversation, thread, text, approval_id, state)
+		SELECT $1, $2, $3, 'card', $4, $5, $6, $7, '', $8, 'due' WHERE NOT EXISTS (SELECT 1 FROM waiting)`,
+		d.ID, d.Session, d.Turn, p.Channel, clean(p.Workspace), clean(p.Conversation), clean(p.Thread), d.Approval.ID)
+}
+
 // DueDeliveries implements agent.Store. Its commit does not wait for the disk:
 // losing a lease to a crash of Postgres means an early second attempt at most.
 func (db *DB) DueDeliveries(ctx context.Context, owner string, channels []agent.ChannelName, limit int) ([]agent.Delivery, error) {
-	var out []agent.Delivery
-	err := db.inTx(ctx, func(tx pgx.Tx) error {
-		b := &pgx.Batch{}
-		b.Queue(`SET LOCAL synchronous_commit = off`)
-		// An owner that is still named tried it and did not say how it went.
-		b.Queue(`WITH due AS (SELECT id AS due_id, lease_owner IS NOT NULL AS unsure FROM deliveries d
-				WHERE state = 'due' AND due_at <= now() AND (leased_until IS NULL OR leased_until < now()) AND channel = ANY ($3)
-					AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.session_id = d.session_id AND e.state = 'due' AND e.ordinal < d.ordinal)
-				ORDER BY due_at LIMIT $4 FOR UPDATE SKIP LOCKED)
-			UPDATE deliveries SET lease_owner = $1, leased_until = now() + $2::interval FROM due WHERE id = due_id
-			RETURNING id, session_id, turn_id, kind, channel, workspace, conversation, thread, text, coalesce(approval_id, ''), parts, attempts, unsure`,
-			owner, db.lease, channelNames(channels), limit)
-		res := tx.SendBatch(ctx, b)
-		defer res.Close()
-		if _, err := res.Exec(); err != nil {
-			return err
+	b := &pgx.Batch{}
+	b.Queue(`SELECT set_config('synchronous_commit', 'off', true)`)
+	// An owner that is still named tried it and did not say how it went. A card that
+	// is only drawn again waits for no text and no text for it, only for its like.
+	b.Queue(`WITH due AS (SELECT id AS due_id, lease_owner IS NOT NULL AS unsure FROM deliveries d
+			WHERE state = 'due' AND due_at <= now() AND (leased_until IS NULL OR leased_until < now()) AND channel = ANY ($3)
+				AND NOT EXISTS (SELECT 1 FROM deliveries e
+					WHERE e.session_id = d.session_id AND e.state = 'due' AND e.ordinal < d.ordinal
+						AND CASE WHEN `+isEdit+` THEN e.approval_id = d.approval_id ELSE NOT `+olderIsEdit+` END)
+			ORDER BY due_at LIMIT $4 FOR UPDATE SKIP LOCKED)
+		UPDATE deliveries SET lease_owner = $1, leased_until = now() + $2::interval FROM due WHERE id = due_id
+		RETURNING id, session_id, turn_id, kind, channel, workspace, conversation, thread, text, coalesce(approval_id, ''), parts, attempts, unsure`,
+		owner, db.lease, channelNames(channels), limit)
+	res := db.pool.SendBatch(ctx, b)
+	defer res.Close()
+	if _, err := res.Exec(); err != nil {
+		return nil, tidy(err)
+	}
+	rows, err := res.Query()
+	if err != nil {
+		return nil, tidy(err)
+	}
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (agent.Delivery, error) {
+		var d agent.Delivery
+		var approval agent.ApprovalID
+		p := &d.Place
+		err := row.Scan(&d.ID, &d.Session, &d.Turn, &d.Kind, &p.Channel, &p.Workspace, &p.Conversation, &p.Thread, &d.Text, &approval, &d.Parts, &d.Attempts, &d.Unsure)
+		if approval != "" {
+			d.Approval = &agent.Approval{ID: approval}
 		}
-		rows, err := res.Query()
-		if err != nil {
-			return err
-		}
-		out, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (agent.Delivery, error) {
-			var d agent.Delivery
-			var approval agent.ApprovalID
-			p := &d.Place
-			err := row.Scan(&d.ID, &d.Session, &d.Turn, &d.Kind, &p.Channel, &p.Workspace, &p.Conversation, &p.Thread, &d.Text, &approval, &d.Parts, &d.Attempts, &d.Unsure)
-			if approval != "" {
-				d.Approval = &agent.Approval{ID: approval}
-			}
-			return d, err
-		})
-		if err != nil {
-			return err
-		}
-		return res.Close()
+		return d, err
 	})
-	return out, err
+	if err == nil {
+		err = res.Close()
+	}
+	return out, tidy(err)
 }
 
 // Delivered implements agent.Store.
@@ -82,17 +94,15 @@ func (db *DB) Delivered(ctx context.Context, d agent.Delivery, a agent.Attempt) 
 	case a.Failed:
 		state = "failed"
 	}
-	return db.inTx(ctx, func(tx pgx.Tx) error {
-		b := &pgx.Batch{}
-		b.Queue(`UPDATE deliveries SET state = $2, parts = $3, ref = CASE WHEN $4 = '' THEN ref ELSE $4 END, reason = $5,
-				attempts = attempts + 1, due_at = now() + $6::interval, leased_until = NULL,
-				lease_owner = CASE WHEN $8 THEN lease_owner END, done_at = CASE WHEN $7 THEN now() END
-			WHERE id = $1 AND state = 'due'`, d.ID, state, a.Parts, a.Ref, clean(a.Reason), a.RetryIn, a.Done || a.Failed, a.Unsure)
-		if a.Done && d.Approval != nil && a.Ref != "" {
-			b.Queue(`UPDATE approvals SET card_ref = $2 WHERE id = $1 AND card_ref = ''`, d.Approval.ID, a.Ref)
-		}
-		return batchErr(tx.SendBatch(ctx, b), b.Len())
-	})
+	b := &pgx.Batch{} // one transaction, as every batch
+	b.Queue(`UPDATE deliveries SET state = $2, parts = $3, ref = CASE WHEN $4 = '' THEN ref ELSE $4 END, reason = $5,
+			attempts = attempts + 1, due_at = now() + $6::interval, leased_until = NULL,
+			lease_owner = CASE WHEN $8 THEN lease_owner END, done_at = CASE WHEN $7 THEN now() END
+		WHERE id = $1 AND state = 'due'`, d.ID, state, a.Parts, a.Ref, clean(a.Reason), a.RetryIn, a.Done || a.Failed, a.Unsure)
+	if a.Done && d.Approval != nil && a.Ref != "" {
+		b.Queue(`UPDATE approvals SET card_ref = $2 WHERE id = $1 AND card_ref = ''`, d.Approval.ID, a.Ref)
+	}
+	return tidy(batchErr(db.pool.SendBatch(ctx, b), b.Len()))
 }
 
 // DeliveredPart records that one part of a long text is out, so that a crash

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/clawbot/clawbot/agent"
+	"github.com/clawbot/clawbot/audit"
 )
 
 // storedCall is how an assistant's call is written in messages.calls.
@@ -25,63 +27,76 @@ func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Save
 	if err != nil {
 		return saved, err
 	}
-	err = db.inTx(ctx, func(tx pgx.Tx) error {
-		h, err := lockLease(ctx, tx, l)
+	first := &pgx.Batch{}
+	queueLock(first, l)
+	err = db.pipelined(ctx, first, func(conn *pgxpool.Conn, res pgx.BatchResults) (*pgx.Batch, error) {
+		h, err := readHead(res)
+		if cerr := res.Close(); err == nil {
+			err = cerr
+		}
+		if err == pgx.ErrNoRows {
+			return nil, agent.ErrLeaseLost
+		}
 		if err != nil {
-			return err
-		}
-		b := &pgx.Batch{}
-		queueTurn(b, s.Turn)
-		if s.Steer {
-			if saved.Steered, err = steer(ctx, tx, s.Turn); err != nil {
-				return err
-			}
-		}
-		if err := h.queueMessages(b, append(slices.Clone(s.Messages), saved.Steered...)); err != nil {
-			return err
+			return nil, err
 		}
 		saved.Stop = h.stop
-		for _, c := range s.Calls {
-			h.queueCall(b, c)
-		}
-		for _, a := range s.Approvals {
-			if err := queueApproval(b, a); err != nil {
-				return err
+		if s.Steer {
+			if saved.Steered, err = steer(ctx, conn, s.Turn); err != nil {
+				return nil, err
 			}
 		}
-		if err := h.queueEvents(b, s.Events); err != nil {
-			return err
+		b := &pgx.Batch{}
+		if saved.Deliveries, err = h.queueStep(b, l, s, saved.Steered, rows, db.lease); err != nil {
+			return nil, err
 		}
-		h.queueAudit(b, rows)
-		deliveries := s.Deliveries
-		for _, id := range s.Refresh {
-			deliveries = append(deliveries, refresh(s.Turn, id, h.now))
-		}
-		// What is older goes first; only with nothing before it may the saver send
-		// its own at once, and of those the first.
-		for i, d := range deliveries {
-			if i == 0 && !h.backlog {
-				queueDelivery(b, d, l.Owner, db.lease)
-				saved.Deliveries = deliveries[:1]
-				continue
-			}
-			queueDelivery(b, d, "", 0)
-		}
-		h.queueHead(b, false)
 		if s.Release {
-			b.Queue(`UPDATE sessions SET lease_owner = NULL, leased_until = NULL, claims = 0,
-					runnable_at = CASE WHEN $2 OR wakes <> $3
-						OR ($4 AND EXISTS (SELECT 1 FROM inbox WHERE session_id = $1 AND turn_id IS NULL))
-						THEN now() END
-				WHERE id = $1`, l.Session, s.Again, l.Wakes, s.Turn.Status.Ended())
+			h.queueRelease(b, l, s.Again, s.Turn.Status.Ended())
+		} else {
+			h.queueHead(b, false)
 		}
-		return batchErr(tx.SendBatch(ctx, b), b.Len())
+		return b, nil
 	})
 	return saved, err
 }
 
+// queueStep queues what a step changes beside its session. It returns the delivery
+// that the saver may send at once.
+func (h *head) queueStep(b *pgx.Batch, l agent.Lease, s agent.Step, steered []agent.Message, rows []audit.Row, lease time.Duration) (mine []agent.Delivery, err error) {
+	queueTurn(b, s.Turn)
+	if err := h.queueMessages(b, append(slices.Clone(s.Messages), steered...)); err != nil {
+		return nil, err
+	}
+	for _, c := range s.Calls {
+		h.queueCall(b, c)
+	}
+	for _, a := range s.Approvals {
+		if err := queueApproval(b, a); err != nil {
+			return nil, err
+		}
+	}
+	if err := h.queueEvents(b, s.Events); err != nil {
+		return nil, err
+	}
+	h.queueAudit(b, rows)
+	for i, d := range s.Deliveries {
+		// What is older goes first; only with nothing before it may the saver send
+		// its own at once, and of those the first.
+		if i == 0 && !h.backlog {
+			queueDelivery(b, d, l.Owner, lease)
+			mine = s.Deliveries[:1]
+			continue
+		}
+		queueDelivery(b, d, "", 0)
+	}
+	for _, id := range s.Refresh {
+		queueRedraw(b, refresh(s.Turn, id, h.now))
+	}
+	return mine, nil
+}
+
 // steer takes the session's waiting messages into its turn.
-func steer(ctx context.Context, tx pgx.Tx, t agent.Turn) ([]agent.Message, error) {
+func steer(ctx context.Context, tx querier, t agent.Turn) ([]agent.Message, error) {
 	rows, err := tx.Query(ctx, `WITH taken AS (
 			UPDATE inbox SET turn_id = $2 WHERE session_id = $1 AND turn_id IS NULL RETURNING id, author, author_name, text)
 		SELECT author, author_name, text FROM taken ORDER BY id`, t.Session, t.ID)

@@ -7,57 +7,80 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/clawbot/clawbot/agent"
 	"github.com/clawbot/clawbot/audit"
 )
 
-// Receive implements agent.Store.
+// Receive implements agent.Store. It is one statement, unless it is about a stop.
+//
+// A repeat that was stored before does nothing. Of two that come at the same
+// moment one waits for the other's session row and then finds the key.
 func (db *DB) Receive(ctx context.Context, m agent.Inbound) (agent.Receipt, error) {
+	if m.Stop {
+		if r, err := db.receiveStop(ctx, m); err != nil || r.Stopped {
+			return r, err
+		}
+	}
 	o := m.Origin
-	now := time.Now()
+	job := agent.JobID("")
+	if m.Apart {
+		job = m.Job
+	}
+	args := []any{o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread), job,
+		clean(m.Key), clean(o.Author.String()), clean(o.AuthorName), clean(o.Ref), clean(m.Text),
+		agent.NewID[agent.SessionID]("ses", time.Now())}
+	var row pgx.Row
+	if m.JoinedOnly {
+		row = db.pool.QueryRow(ctx, receiveJoined, args...)
+	} else {
+		row = db.pool.QueryRow(ctx, receiveAny, args...)
+	}
+	var r agent.Receipt
+	err := row.Scan(&r.Session, &r.New)
+	if err == pgx.ErrNoRows { // a repeat, or a thread that is not joined
+		return agent.Receipt{}, nil
+	}
+	return r, tidy(err)
+}
+
+const (
+	receiveAny = `WITH fresh AS (SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE channel = $1 AND key = $6)),
+		s AS (INSERT INTO sessions AS s (id, channel, workspace, conversation, thread, job, runnable_at, wakes)
+			SELECT $11, $1, $2, $3, $4, $5, now(), 1 FROM fresh
+			ON CONFLICT (channel, workspace, conversation, thread, job) DO UPDATE
+				SET runnable_at = coalesce(s.runnable_at, now()), wakes = s.wakes + 1
+			RETURNING id),
+		` + receiveInbox
+	receiveJoined = `WITH s AS (UPDATE sessions SET runnable_at = coalesce(runnable_at, now()), wakes = wakes + 1
+			WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 AND job = $5 AND $11::text <> ''
+				AND NOT EXISTS (SELECT 1 FROM inbox WHERE channel = $1 AND key = $6)
+			RETURNING id),
+		` + receiveInbox
+	receiveInbox = `stored AS (INSERT INTO inbox (session_id, channel, key, author, author_name, ref, text)
+			SELECT id, $1, $6, $7, $8, $9, $10 FROM s ON CONFLICT (channel, key) DO NOTHING RETURNING id)
+		SELECT id, EXISTS (SELECT 1 FROM stored) FROM s`
+)
+
+// receiveStop is Receive for a message that asks for the end of an open turn.
+// Without one it does nothing.
+func (db *DB) receiveStop(ctx context.Context, m agent.Inbound) (agent.Receipt, error) {
+	o := m.Origin
 	var r agent.Receipt
 	err := db.inTx(ctx, func(tx pgx.Tx) error {
-		// The insert locks the session's row, so a repeat that arrives at the same
-		// moment waits here and then finds the key.
-		if m.JoinedOnly {
-			err := tx.QueryRow(ctx, `SELECT id FROM sessions
-				WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 AND job = '' FOR UPDATE`,
-				o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread)).Scan(&r.Session)
-			if err == pgx.ErrNoRows {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-		} else {
-			job := agent.JobID("")
-			if m.Apart {
-				job = m.Job
-			}
-			err := tx.QueryRow(ctx, `INSERT INTO sessions (id, channel, workspace, conversation, thread, job)
-				VALUES ($1, $2, $3, $4, $5, $6)
-				ON CONFLICT (channel, workspace, conversation, thread, job) DO UPDATE SET thread = excluded.thread
-				RETURNING id`,
-				agent.NewID[agent.SessionID]("ses", now), o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread), job).Scan(&r.Session)
-			if err != nil {
-				return err
-			}
+		err := tx.QueryRow(ctx, `SELECT id FROM sessions
+			WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 AND job = '' FOR UPDATE`,
+			o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread)).Scan(&r.Session)
+		if err == pgx.ErrNoRows {
+			return nil
 		}
-		if m.Stop {
-			stopped, err := stopTurn(ctx, tx, r.Session, m)
-			if err != nil || stopped {
-				r.New, r.Stopped = stopped, stopped
-				return err
-			}
+		if err != nil {
+			return err
 		}
-		tag, err := tx.Exec(ctx, `WITH stored AS (
-				INSERT INTO inbox (session_id, channel, key, author, author_name, ref, text)
-				VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (channel, key) DO NOTHING RETURNING id)
-			UPDATE sessions SET runnable_at = coalesce(runnable_at, now()), wakes = wakes + 1
-			WHERE id = $1 AND EXISTS (SELECT 1 FROM stored)`,
-			r.Session, o.Channel, clean(m.Key), clean(o.Author.String()), clean(o.AuthorName), clean(o.Ref), clean(m.Text))
-		r.New = err == nil && tag.RowsAffected() == 1
+		r.Stopped, err = stopTurn(ctx, tx, r.Session, m)
+		r.New = r.Stopped
 		return err
 	})
 	return r, err
@@ -86,35 +109,39 @@ func stopTurn(ctx context.Context, tx pgx.Tx, session agent.SessionID, m agent.I
 // means that the session is claimed again. Since owner is part of the fence, a
 // revision that is handed out twice after such a crash fences all the same.
 func (db *DB) Claim(ctx context.Context, owner string, channels []agent.ChannelName) (*agent.Work, error) {
+	first := &pgx.Batch{}
+	first.Queue(`SET LOCAL synchronous_commit = off`)
+	first.Queue(`UPDATE sessions SET revision = revision + 1, claims = claims + 1, lease_owner = $1, leased_until = now() + $2
+		WHERE id = (SELECT id FROM sessions
+			WHERE runnable_at <= now() AND (leased_until IS NULL OR leased_until < now()) AND channel = ANY ($3)
+			ORDER BY runnable_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+		RETURNING id, revision, wakes, claims`, owner, db.lease, channelNames(channels))
 	var w *agent.Work
-	err := db.inTx(ctx, func(tx pgx.Tx) error {
-		b := &pgx.Batch{}
-		b.Queue(`SET LOCAL synchronous_commit = off`)
-		b.Queue(`UPDATE sessions SET revision = revision + 1, claims = claims + 1, lease_owner = $1, leased_until = now() + $2
-			WHERE id = (SELECT id FROM sessions
-				WHERE runnable_at <= now() AND (leased_until IS NULL OR leased_until < now()) AND channel = ANY ($3)
-				ORDER BY runnable_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-			RETURNING id, revision, wakes, claims`, owner, db.lease, channelNames(channels))
-		res := tx.SendBatch(ctx, b)
-		_, err := res.Exec()
+	err := db.pipelined(ctx, first, func(conn *pgxpool.Conn, res pgx.BatchResults) (*pgx.Batch, error) {
+		if _, err := res.Exec(); err != nil {
+			return nil, err
+		}
 		l := agent.Lease{Owner: owner}
-		if err == nil {
-			err = res.QueryRow().Scan(&l.Session, &l.Revision, &l.Wakes, &l.Claims)
+		err := res.QueryRow().Scan(&l.Session, &l.Revision, &l.Wakes, &l.Claims)
+		if err == pgx.ErrNoRows {
+			return nil, nil
 		}
 		if cerr := res.Close(); err == nil {
 			err = cerr
 		}
-		if err == pgx.ErrNoRows {
-			return nil
-		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		w = &agent.Work{Lease: l}
-		if err := loadTurn(ctx, tx, w); err != nil || w.Turn != nil {
-			return err
+		if err := loadTurn(ctx, conn, w); err != nil {
+			return nil, err
 		}
-		return beginTurn(ctx, tx, w)
+		if w.Turn == nil {
+			if err := beginTurn(ctx, conn, w); err != nil {
+				return nil, err
+			}
+		}
+		return &pgx.Batch{}, nil
 	})
 	if err != nil {
 		return nil, err
@@ -122,8 +149,16 @@ func (db *DB) Claim(ctx context.Context, owner string, channels []agent.ChannelN
 	return w, nil
 }
 
+// querier is an open transaction.
+type querier interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
 // loadTurn fills in the session's open turn, its calls and approvals.
-func loadTurn(ctx context.Context, tx pgx.Tx, w *agent.Work) error {
+func loadTurn(ctx context.Context, tx querier, w *agent.Work) error {
 	b := &pgx.Batch{}
 	b.Queue(`SELECT id, session_id, status, channel, workspace, conversation, thread, author, author_name, ref, model, iterations, active_ms, error,
 			coalesce(stopped_by, ''), coalesce(stopped_name, '')
@@ -171,20 +206,26 @@ func loadTurn(ctx context.Context, tx pgx.Tx, w *agent.Work) error {
 }
 
 // beginTurn makes a turn of the session's oldest waiting message, if there is one.
-func beginTurn(ctx context.Context, tx pgx.Tx, w *agent.Work) error {
+func beginTurn(ctx context.Context, tx querier, w *agent.Work) error {
 	id := agent.NewID[agent.TurnID]("turn", time.Now())
 	t := agent.Turn{ID: id, Session: w.Session, Status: agent.TurnRunning}
 	o := &t.Origin
-	var author, text string
+	var author string
 	err := tx.QueryRow(ctx, `WITH message AS (
 			UPDATE inbox SET turn_id = $2 WHERE id = (
 				SELECT id FROM inbox WHERE session_id = $1 AND turn_id IS NULL ORDER BY id LIMIT 1)
-			RETURNING author, author_name, ref, text)
-		INSERT INTO turns (id, session_id, status, channel, workspace, conversation, thread, author, author_name, ref)
-		SELECT $2, s.id, 'running', s.channel, s.workspace, s.conversation, s.thread, m.author, m.author_name, m.ref
-		FROM message m JOIN sessions s ON s.id = $1
-		RETURNING channel, workspace, conversation, thread, author, author_name, ref, (SELECT text FROM message)`, w.Session, id).
-		Scan(&o.Channel, &o.Workspace, &o.Conversation, &o.Thread, &author, &o.AuthorName, &o.Ref, &text)
+			RETURNING author, author_name, ref, text),
+		head AS (
+			UPDATE sessions SET message_seq = message_seq + 1 WHERE id = $1 AND EXISTS (SELECT 1 FROM message)
+			RETURNING message_seq, channel, workspace, conversation, thread),
+		turn AS (
+			INSERT INTO turns (id, session_id, status, channel, workspace, conversation, thread, author, author_name, ref)
+			SELECT $2, $1, 'running', channel, workspace, conversation, thread, author, author_name, ref FROM message, head),
+		stored AS (
+			INSERT INTO messages (session_id, seq, turn_id, role, author, author_name, text)
+			SELECT $1, message_seq, $2, 'user', author, author_name, text FROM message, head)
+		SELECT channel, workspace, conversation, thread, author, author_name, ref FROM message, head`, w.Session, id).
+		Scan(&o.Channel, &o.Workspace, &o.Conversation, &o.Thread, &author, &o.AuthorName, &o.Ref)
 	if err == pgx.ErrNoRows {
 		return nil
 	}
@@ -193,11 +234,7 @@ func beginTurn(ctx context.Context, tx pgx.Tx, w *agent.Work) error {
 	}
 	o.Author = actorOf(author)
 	w.Turn = &t
-	_, err = tx.Exec(ctx, `WITH head AS (
-			UPDATE sessions SET message_seq = message_seq + 1 WHERE id = $1 RETURNING message_seq)
-		INSERT INTO messages (session_id, seq, turn_id, role, author, author_name, text)
-		SELECT $1, message_seq, $2, 'user', $3, $4, $5 FROM head`, w.Session, id, author, o.AuthorName, text)
-	return err
+	return nil
 }
 
 // Renew implements agent.Store.
@@ -242,45 +279,35 @@ type head struct {
 // Both lock a session's row first, and look at the clock and at what waits in a
 // statement of its own: while the first waits for the lock, its snapshot grows old.
 const (
-	lockAny = `SELECT message_seq, event_seq, audit_seq, audit_hash FROM sessions WHERE id = $1 FOR UPDATE`
-	lockOwn = `SELECT message_seq, event_seq, audit_seq, audit_hash FROM sessions
+	lockAny = `SELECT id, message_seq, event_seq, audit_seq, audit_hash FROM sessions
+		WHERE id = (SELECT session_id FROM approvals WHERE id = $1) FOR UPDATE`
+	lockOwn = `SELECT id, message_seq, event_seq, audit_seq, audit_hash FROM sessions
 		WHERE id = $1 AND revision = $2 AND lease_owner = $3 FOR UPDATE`
-	lookAround = `SELECT clock_timestamp(), EXISTS (SELECT 1 FROM deliveries WHERE session_id = $1 AND state = 'due'),
+	lookAround = `SELECT clock_timestamp(), EXISTS (SELECT 1 FROM deliveries d WHERE d.session_id = s.id AND d.state = 'due' AND NOT ` + isEdit + `),
 			coalesce(t.stopped_by, ''), coalesce(t.stopped_name, '')
 		FROM sessions s LEFT JOIN turns t ON t.session_id = s.id AND t.status IN ('running', 'parked') WHERE s.id = $1`
+	lookAroundApproval = `SELECT clock_timestamp(), false, '', ''`
+	// isEdit is true of a delivery d that draws a card again which is there already,
+	// olderIsEdit of a delivery e.
+	isEdit      = `(d.kind = 'card' AND EXISTS (SELECT 1 FROM approvals a WHERE a.id = d.approval_id AND a.card_ref <> ''))`
+	olderIsEdit = `(e.kind = 'card' AND EXISTS (SELECT 1 FROM approvals a WHERE a.id = e.approval_id AND a.card_ref <> ''))`
 )
 
-// lockSession locks a session whoever holds its lease.
-func lockSession(ctx context.Context, tx pgx.Tx, id agent.SessionID) (*head, error) {
-	b := &pgx.Batch{}
-	b.Queue(lockAny, id)
-	return readHead(ctx, tx, b, id)
-}
-
-// lockLease locks a session if the lease is the current one.
-func lockLease(ctx context.Context, tx pgx.Tx, l agent.Lease) (*head, error) {
-	b := &pgx.Batch{}
+// queueLock queues the lock of a lease's session; readHead reads it.
+func queueLock(b *pgx.Batch, l agent.Lease) {
 	b.Queue(lockOwn, l.Session, l.Revision, l.Owner)
-	h, err := readHead(ctx, tx, b, l.Session)
-	if err == pgx.ErrNoRows {
-		return nil, agent.ErrLeaseLost
-	}
-	return h, err
+	b.Queue(lookAround, l.Session)
 }
 
-func readHead(ctx context.Context, tx pgx.Tx, b *pgx.Batch, id agent.SessionID) (*head, error) {
-	h := &head{session: id}
-	b.Queue(lookAround, id)
-	res := tx.SendBatch(ctx, b)
-	err := res.QueryRow().Scan(&h.message, &h.event, &h.audit.Seq, &h.audit.Hash)
+// readHead reads what lockAny or lockOwn and lookAround found.
+func readHead(res pgx.BatchResults) (*head, error) {
+	h := &head{}
+	if err := res.QueryRow().Scan(&h.session, &h.message, &h.event, &h.audit.Seq, &h.audit.Hash); err != nil {
+		return nil, err
+	}
 	var stoppedBy string
-	if err == nil {
-		err = res.QueryRow().Scan(&h.now, &h.backlog, &stoppedBy, &h.stop.Name)
-		h.stop.By = actorOf(stoppedBy)
-	}
-	if cerr := res.Close(); err == nil {
-		err = cerr
-	}
+	err := res.QueryRow().Scan(&h.now, &h.backlog, &stoppedBy, &h.stop.Name)
+	h.stop.By = actorOf(stoppedBy)
 	return h, err
 }
 
@@ -348,12 +375,23 @@ func (h *head) queueEvents(b *pgx.Batch, events []agent.Event) error {
 	return nil
 }
 
-// queueHead writes the heads back. wake makes the session runnable.
+// queueHead writes the heads back and makes the session runnable where wake is set.
 func (h *head) queueHead(b *pgx.Batch, wake bool) {
 	b.Queue(`UPDATE sessions SET message_seq = $2, event_seq = $3, audit_seq = $4, audit_hash = $5,
 			runnable_at = CASE WHEN $6 THEN coalesce(runnable_at, now()) ELSE runnable_at END,
 			wakes = wakes + CASE WHEN $6 THEN 1 ELSE 0 END
 		WHERE id = $1`, h.session, h.message, h.event, h.audit.Seq, h.audit.Hash, wake)
+}
+
+// queueRelease is queueHead at the end of a lease. The session stays runnable if
+// again says so, if it was woken since the claim, or if its turn has ended and
+// messages wait.
+func (h *head) queueRelease(b *pgx.Batch, l agent.Lease, again, ended bool) {
+	b.Queue(`UPDATE sessions SET message_seq = $2, event_seq = $3, audit_seq = $4, audit_hash = $5,
+			lease_owner = NULL, leased_until = NULL, claims = 0,
+			runnable_at = CASE WHEN $6 OR wakes <> $7
+				OR ($8 AND EXISTS (SELECT 1 FROM inbox WHERE session_id = $1 AND turn_id IS NULL)) THEN now() END
+		WHERE id = $1`, h.session, h.message, h.event, h.audit.Seq, h.audit.Hash, again, l.Wakes, ended)
 }
 
 // terminalLock is the advisory lock of `clawbot chat`.

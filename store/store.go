@@ -99,6 +99,59 @@ func (db *DB) inTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 	return tidy(pgx.BeginFunc(ctx, db.pool, f))
 }
 
+// pipelined runs one transaction in two round trips where it can: BEGIN goes out
+// with the first statements and COMMIT with the last. f reads the results of first
+// and returns the last statements; nil rolls back, without an error.
+func (db *DB) pipelined(ctx context.Context, first *pgx.Batch, f func(conn *pgxpool.Conn, res pgx.BatchResults) (*pgx.Batch, error)) error {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return tidy(err)
+	}
+	defer conn.Release() // closes it if a transaction is still open
+	begin := &pgx.Batch{}
+	begin.Queue(`BEGIN`)
+	begin.QueuedQueries = append(begin.QueuedQueries, first.QueuedQueries...)
+	res := conn.SendBatch(ctx, begin)
+	_, err = res.Exec()
+	var last *pgx.Batch
+	if err == nil {
+		last, err = f(conn, res)
+	}
+	if cerr := res.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil && last != nil {
+		err = commit(ctx, conn, last)
+	}
+	if err != nil || last == nil {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		conn.Exec(bounded, `ROLLBACK`) // if it fails, Release closes the connection
+	}
+	return tidy(err)
+}
+
+// commit sends the last statements of a transaction and its COMMIT.
+func commit(ctx context.Context, conn *pgxpool.Conn, last *pgx.Batch) error {
+	n := last.Len()
+	last.Queue(`COMMIT`)
+	res := conn.SendBatch(ctx, last)
+	for range n {
+		if _, err := res.Exec(); err != nil {
+			res.Close()
+			return err
+		}
+	}
+	tag, err := res.Exec()
+	if cerr := res.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil && tag.String() != "COMMIT" { // a failed transaction answers ROLLBACK
+		err = pgx.ErrTxCommitRollback
+	}
+	return err
+}
+
 // errServer is a fault that the server reported, without the values that
 // Postgres likes to quote in its detail.
 type errServer struct {

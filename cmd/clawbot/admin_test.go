@@ -185,7 +185,7 @@ func TestAuditQuestions(t *testing.T) {
 	for _, e := range shown.Turns[0].Events {
 		types = append(types, e.Type)
 	}
-	if want := "tool_batch_started policy_decision run_paused policy_decision run_resumed tool_call tool_result tool_completed tool_call tool_result tool_completed"; strings.Join(types, " ") != want {
+	if want := "tool_batch_started policy_decision policy_decision run_paused run_resumed tool_call tool_result tool_completed tool_call tool_result tool_completed"; strings.Join(types, " ") != want {
 		t.Errorf("the timeline is %s", types)
 	}
 	for _, args := range [][]string{{"sessions", "list"}, {"approvals", "list"}, {"migrate", "status"}, {"audit", "verify"}} {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/clawbot/clawbot/channels/slack/slacktest"
 	"github.com/clawbot/clawbot/model/modeltest"
@@ -40,7 +41,7 @@ var hostile = map[string]string{
 // answer pings, hides an address or breaks. The fake Slack checks each call.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, approverYAML)
+	w := newWorld(t, approverYAML, slacktest.WithAckTimeout(10*time.Second)) // so much at once takes long under the race detector
 	for name, text := range hostile {
 		w.model.Each("echo "+name+".", modeltest.Text("The answer to "+name+":\n"+text))
 		w.model.Each("call "+name+".",
@@ -273,8 +274,8 @@ func TestHugeOutput(t *testing.T) {
 	w.must("audit", "verify")
 }
 
-// Many calls in one answer, and calls for ever: cards are capped, the rest is
-// denied with a reason, and the turn ends with an answer.
+// Two hundred calls in one answer: few cards, the rest is not executed and says
+// why, and the turn ends with an answer or a notice.
 func TestFloodOfCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -282,26 +283,26 @@ func TestFloodOfCalls(t *testing.T) {
 	for i := range 200 {
 		flood = flood.AndCall("write_file", fmt.Sprintf(`{"path":"%d.txt","content":"x"}`, i))
 	}
-	w.model.Reply(flood, modeltest.Text("That was much."))
+	w.model.On("flood", flood, modeltest.Text("That was much."))
+	w.model.Default(modeltest.Echo)
 	w.serve()
 	ask := w.ask("flood")
 	clicked := map[string]bool{}
-	w.waitFor("all is decided", func() bool {
+	w.waitFor("the turn ends", func() bool {
 		for _, m := range w.slack.Thread("C0001", ask.TS) {
 			if m.HasButton("Deny") && !clicked[m.TS] {
 				clicked[m.TS] = true
 				w.click("U0002", m, "Deny")
 			}
 		}
-		return slices.ContainsFunc(w.said(ask), func(s string) bool { return strings.Contains(s, "That was much.") })
+		return len(w.said(ask)) > 0
 	})
 	w.settled()
-	cards := strings.TrimSpace(w.query(`SELECT count(*) FROM approvals`))
-	if cards != "10" {
-		t.Errorf("%s cards", cards)
+	if n := len(clicked); n < 1 || n > 10 {
+		t.Errorf("%d cards", n)
 	}
-	w.want("200 0\n", `SELECT count(outcome), count(started_at) FROM tool_calls`)
-	if n := len(w.model.Requests()[1].Results()); n != 200 {
-		t.Errorf("%d results", n)
-	}
+	w.want("200 0 0\n", `SELECT count(outcome), count(started_at), count(*) FILTER (WHERE outcome = 'succeeded') FROM tool_calls`)
+	w.want("0\n", `SELECT count(*) FROM tool_calls WHERE error = ''`)
+	w.slack.Reply("C0001", ask.TS, "U0001", "and now?")
+	w.slack.WaitText(t, "C0001", ask.TS, "and now?")
 }

@@ -100,7 +100,7 @@ func TestReadmeStory(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("status %d\n%s%s", status, out, errs)
 	}
-	for _, part := range []string{"Approval needed: write_file", "notes.txt", "Approve? [y]es, [n]o, [d]etails", "approved by", "ran and succeeded"} {
+	for _, part := range []string{"Approval needed: write_file", "notes.txt", "? [y]es, [n]o, [d]etails", "approved by", "ran and succeeded"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("the chat lacks %q:\n%s", part, out)
 		}
@@ -119,11 +119,11 @@ func TestReadmeStory(t *testing.T) {
 	// the private Postgres comes back.
 	c := w.chat()
 	c.say("write bye to bye.txt")
-	c.reads("Approve?", 1)
+	c.reads("? [y]es", 1)
 	c.cmd.Process.Kill()
 	<-c.done
 	c = w.chat()
-	c.reads("Approve?", 1)
+	c.reads("? [y]es", 1)
 	c.say("y")
 	c.reads("ran and succeeded", 1)
 	if status := c.end(); status != 0 {
@@ -267,7 +267,7 @@ func TestChatIsInterrupted(t *testing.T) {
 			w.model.Reply(modeltest.Call("write_file", `{"path":"a.txt","content":"x"}`), modeltest.Text("Written."))
 			c := w.chat()
 			c.say("write it")
-			c.reads("Approve?", 1)
+			c.reads("? [y]es", 1)
 			c.cmd.Process.Signal(sig)
 			select {
 			case <-c.done:
@@ -278,7 +278,7 @@ func TestChatIsInterrupted(t *testing.T) {
 				t.Errorf("it ended with %v", c.err)
 			}
 			c = w.chat()
-			c.reads("Approve?", 1)
+			c.reads("? [y]es", 1)
 			if !strings.Contains(c.out.String(), "Approval needed: write_file") {
 				t.Errorf("the question is asked without its card:\n%s", c.out)
 			}
@@ -333,7 +333,7 @@ func TestChatAtATerminal(t *testing.T) {
 	until("model demo")
 	until("\n> ")
 	io.WriteString(in, "write hello to notes.txt\r")
-	until("Approve? [y]es, [n]o, [d]etails: ")
+	until("? [y]es, [n]o, [d]etails: ")
 	io.WriteString(in, "y\r")
 	until("ran and succeeded")
 	until("\n> ")

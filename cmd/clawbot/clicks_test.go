@@ -248,12 +248,64 @@ func TestExpiryWhileDown(t *testing.T) {
 	p := w.serve()
 	ask := w.ask("write it")
 	card := w.card(ask)
-	w.eventually("parked\n", `SELECT status FROM turns`)
+	w.eventually("parked true\n", `SELECT t.status, a.card_ref <> '' FROM turns t, approvals a`)
 	p.kill()
 	w.exec(`UPDATE approvals SET asked_at = asked_at - interval '1 hour', deadline = deadline - interval '1 hour'`)
 	w.serve()
 	w.slack.WaitText(t, "C0001", ask.TS, "Nobody answered.")
 	w.closed(card, "expired at")
+}
+
+// Rules decide by tool and argument: what is denied never asks, what is allowed
+// never asks, and a quorum takes different people.
+func TestRulesAndQuorum(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `
+agent: { excluded_tools: ["http_fetch"] }
+approval:
+  approvers: { users: ["slack:T0001/U0002", "slack:T0001/U0003"], local: false }
+  rules:
+    - { name: no-prod, priority: 10, tools: ["write_file"], when: 'args.path.contains("prod")', action: deny, reason: "production is off limits" }
+    - { name: notes, tools: ["write_file"], when: 'args.path.startsWith("notes/")', action: allow }
+    - { name: two-people, tools: ["write_*"], action: ask, quorum: 2 }
+`)
+	for _, path := range []string{"prod.txt", "notes/a.txt", "other.txt"} {
+		w.model.Each("write "+path, modeltest.Call("write_file", fmt.Sprintf(`{"path":%q,"content":"x","approved":true}`, path)), modeltest.Text("The end of "+path))
+	}
+	w.model.Each("fetch", modeltest.Call("http_fetch", `{"url":"http://example.com"}`), modeltest.Text("The end of the fetch"))
+	w.serve()
+	for _, text := range []string{"write prod.txt", "write notes/a.txt", "fetch"} {
+		ask := w.ask(text)
+		w.slack.WaitText(t, "C0001", ask.TS, "The end of")
+	}
+	w.want("0\n", `SELECT count(*) FROM approvals`)
+	ask := w.ask("write other.txt")
+	card := w.card(ask)
+	w.click("U0002", card, "Approve")
+	w.slack.WaitMessage(t, "C0001", ask.TS, func(m slacktest.Message) bool { return m.TS == card.TS && strings.Contains(m.Shown, "1 of 2") })
+	w.click("U0002", card, "Approve", slacktest.Stale())
+	w.whispered("U0002", "You have approved this already")
+	if got := w.wroteFile("other.txt"); got != "" {
+		t.Errorf("one person of two was enough: %q", got)
+	}
+	w.click("U0003", card, "Approve", slacktest.Stale())
+	w.slack.WaitText(t, "C0001", ask.TS, "The end of other.txt")
+	w.closed(card, "ran and succeeded")
+	w.settled()
+	if prod, notes, other := w.wroteFile("prod.txt"), w.wroteFile("notes/a.txt"), w.wroteFile("other.txt"); prod+notes+other != "xx" || prod != "" {
+		t.Errorf("prod.txt holds %q, notes/a.txt %q, other.txt %q", prod, notes, other)
+	}
+	for _, r := range w.model.Requests() {
+		if r.HasTool("http_fetch") {
+			t.Fatal("an excluded tool is offered")
+		}
+		if results := r.Results(); strings.Contains(r.LastUser(), "prod") && len(results) > 0 && !strings.Contains(results[0].Text, "Denied by policy: production is off limits") {
+			t.Errorf("the model is told %s", results[0].Text)
+		}
+	}
+	w.want("write_file denied no-prod\nwrite_file succeeded notes\nhttp_fetch blocked \nwrite_file succeeded two-people\n",
+		`SELECT tool, outcome, rule FROM tool_calls ORDER BY prepared_at`)
+	w.want("0\n", `SELECT count(*) FROM tool_calls WHERE args LIKE '%approved%'`)
 }
 
 // Two calls, two cards; the click decides the call whose card it is on.

@@ -146,7 +146,7 @@ func (w *world) start(args ...string) *program {
 			p.stop()
 		}
 		if w.t.Failed() {
-			w.t.Logf("output of the program:\n%s", p.out)
+			w.t.Logf("output of the program:\n%s\n%s", p.out, w.slack.Render("C0001", ""))
 		}
 		for _, secret := range []string{modeltest.Key, w.slack.BotToken, w.slack.AppToken} {
 			if strings.Contains(p.out.String(), secret) {
