@@ -3,16 +3,21 @@ package audit
 import (
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/clawbot/clawbot/agent"
 )
 
-// plainNumber is a number that jsonb gives back as it was written. Exponents and
-// negative zero are rewritten by it, and very long numbers are refused.
-var plainNumber = regexp.MustCompile(`^-?\d{1,300}(\.\d{1,300})?$`)
+// plainNumber reports whether jsonb gives a number back as it was written.
+// Exponents and negative zero are rewritten by it, and very long numbers are refused.
+func plainNumber(n string) bool {
+	whole, fraction, _ := strings.Cut(strings.TrimPrefix(n, "-"), ".")
+	if n[0] == '-' && strings.Trim(whole+fraction, "0") == "" {
+		return false
+	}
+	return len(whole) <= 300 && len(fraction) <= 300 && !strings.ContainsAny(n, "eE")
+}
 
 // StableArgs returns a JSON object in a form that a jsonb column gives back with
 // the same meaning, so that its canonical form, and with it the row's hash, can
@@ -48,11 +53,9 @@ func stable(v any) any {
 	case string:
 		return agent.Clean(v)
 	case json.Number:
-		n := v.String()
-		if !plainNumber.MatchString(n) || strings.HasPrefix(n, "-0") && strings.Trim(n, "-0.") == "" {
-			return n
+		if !plainNumber(v.String()) {
+			return v.String()
 		}
-		return v
 	}
 	return v
 }

@@ -165,9 +165,11 @@ func (h *head) queueRuling(b *pgx.Batch, a agent.Approval, r approval.Ruling) er
 	if err := h.queueEvents(b, r.Events); err != nil {
 		return err
 	}
-	if err := h.queueAudit(b, r.Audit); err != nil {
+	rows, err := auditRows(r.Audit)
+	if err != nil {
 		return err
 	}
+	h.queueAudit(b, rows)
 	if r.Redraw {
 		queueRedraw(b, agent.Delivery{
 			ID: agent.NewID[agent.DeliveryID]("dlv", h.now), Session: h.session, Turn: a.Turn,

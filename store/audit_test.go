@@ -218,8 +218,8 @@ func TestLongArgsVerify(t *testing.T) {
 	mask := agent.NewMasker()
 	for i, raw := range []string{
 		`{"x":[` + strings.Repeat("1,", 400_000) + `1]}`,
-		`{"token":[` + strings.Repeat("1,", 400_000) + `1]}`,
-		`{"x":[` + strings.Repeat("-0,", 300_000) + `-0]}`,
+		`{"token":[` + strings.Repeat("1,", 120_000) + `1]}`,
+		`{"x":[` + strings.Repeat("-0,", 250_000) + `-0]}`,
 		`{"x":` + strings.Repeat("[", 62) + strings.Repeat("]", 62) + `}`,
 	} {
 		args, err := agent.Canonical(raw)

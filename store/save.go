@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/clawbot/clawbot/agent"
+	"github.com/clawbot/clawbot/audit"
 )
 
 // storedCall is how an assistant's call is written in messages.calls.
@@ -22,9 +23,13 @@ type storedCall struct {
 // Save implements agent.Store.
 func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Saved, error) {
 	var saved agent.Saved
+	rows, err := auditRows(s.Audit)
+	if err != nil {
+		return saved, err
+	}
 	first := &pgx.Batch{}
 	queueLock(first, l)
-	err := db.pipelined(ctx, first, func(conn *pgxpool.Conn, res pgx.BatchResults) (*pgx.Batch, error) {
+	err = db.pipelined(ctx, first, func(conn *pgxpool.Conn, res pgx.BatchResults) (*pgx.Batch, error) {
 		h, err := readHead(res)
 		if cerr := res.Close(); err == nil {
 			err = cerr
@@ -42,7 +47,7 @@ func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Save
 			}
 		}
 		b := &pgx.Batch{}
-		if saved.Deliveries, err = h.queueStep(b, l, s, saved.Steered, db.lease); err != nil {
+		if saved.Deliveries, err = h.queueStep(b, l, s, saved.Steered, rows, db.lease); err != nil {
 			return nil, err
 		}
 		if s.Release {
@@ -57,7 +62,7 @@ func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Save
 
 // queueStep queues what a step changes beside its session. It returns the delivery
 // that the saver may send at once.
-func (h *head) queueStep(b *pgx.Batch, l agent.Lease, s agent.Step, steered []agent.Message, lease time.Duration) (mine []agent.Delivery, err error) {
+func (h *head) queueStep(b *pgx.Batch, l agent.Lease, s agent.Step, steered []agent.Message, rows []audit.Row, lease time.Duration) (mine []agent.Delivery, err error) {
 	queueTurn(b, s.Turn)
 	if err := h.queueMessages(b, append(slices.Clone(s.Messages), steered...)); err != nil {
 		return nil, err
@@ -73,9 +78,7 @@ func (h *head) queueStep(b *pgx.Batch, l agent.Lease, s agent.Step, steered []ag
 	if err := h.queueEvents(b, s.Events); err != nil {
 		return nil, err
 	}
-	if err := h.queueAudit(b, s.Audit); err != nil {
-		return nil, err
-	}
+	h.queueAudit(b, rows)
 	for i, d := range s.Deliveries {
 		// What is older goes first; only with nothing before it may the saver send
 		// its own at once, and of those the first.

@@ -30,12 +30,13 @@ func (db *DB) Receive(ctx context.Context, m agent.Inbound) (agent.Receipt, erro
 		job = m.Job
 	}
 	args := []any{o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread), job,
-		clean(m.Key), clean(o.Author.String()), clean(o.AuthorName), clean(o.Ref), clean(m.Text)}
+		clean(m.Key), clean(o.Author.String()), clean(o.AuthorName), clean(o.Ref), clean(m.Text),
+		agent.NewID[agent.SessionID]("ses", time.Now())}
 	var row pgx.Row
 	if m.JoinedOnly {
 		row = db.pool.QueryRow(ctx, receiveJoined, args...)
 	} else {
-		row = db.pool.QueryRow(ctx, receiveAny, append(args, agent.NewID[agent.SessionID]("ses", time.Now()))...)
+		row = db.pool.QueryRow(ctx, receiveAny, args...)
 	}
 	var r agent.Receipt
 	err := row.Scan(&r.Session, &r.New)
@@ -54,7 +55,7 @@ const (
 			RETURNING id),
 		` + receiveInbox
 	receiveJoined = `WITH s AS (UPDATE sessions SET runnable_at = coalesce(runnable_at, now()), wakes = wakes + 1
-			WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 AND job = $5
+			WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 AND job = $5 AND $11::text <> ''
 				AND NOT EXISTS (SELECT 1 FROM inbox WHERE channel = $1 AND key = $6)
 			RETURNING id),
 		` + receiveInbox
@@ -310,28 +311,44 @@ func readHead(res pgx.BatchResults) (*head, error) {
 	return h, err
 }
 
-// queueAudit links the records to the chain and queues their inserts.
-func (h *head) queueAudit(b *pgx.Batch, records []agent.AuditRecord) error {
-	for _, r := range records {
-		row := audit.Row{
-			SessionID: string(h.session), At: h.now, Kind: string(r.Kind),
-			TurnID: nullable(r.Turn), CallID: nullable(r.Call), ApprovalID: nullable(r.Approval),
+// auditRows turns records into rows that have no place in a chain yet. Large
+// arguments take their time here, so it is done before anything is locked where
+// that is possible.
+func auditRows(records []agent.AuditRecord) ([]audit.Row, error) {
+	rows := make([]audit.Row, len(records))
+	stable := map[string]string{} // the records of a step are mostly about one call
+	for i, r := range records {
+		row := &rows[i]
+		*row = audit.Row{
+			Kind: string(r.Kind), TurnID: nullable(r.Turn), CallID: nullable(r.Call), ApprovalID: nullable(r.Approval),
 			Tool: nullable(clean(r.Tool)), ArgsSHA256: nullable(r.ArgsSHA256),
 			Decision: nullable(r.Decision), Source: nullable(r.Source), Actor: nullable(clean(r.Actor.String())),
 			Channel: nullable(r.Channel), Backchannel: nullable(r.Backchannel),
 			Rule: nullable(clean(r.Rule)), Reason: nullable(clean(r.Reason)),
 		}
 		if r.Args != "" {
-			stable, err := audit.StableArgs(r.Args)
-			if err != nil {
-				return err
+			args, ok := stable[r.Args]
+			if !ok {
+				var err error
+				if args, err = audit.StableArgs(r.Args); err != nil {
+					return nil, err
+				}
+				stable[r.Args] = args
 			}
-			row.Args = &stable
+			row.Args = &args
 		}
 		if r.Latency >= 0 {
 			ms := r.Latency.Milliseconds()
 			row.LatencyMS = &ms
 		}
+	}
+	return rows, nil
+}
+
+// queueAudit links the rows to the chain and queues their inserts.
+func (h *head) queueAudit(b *pgx.Batch, rows []audit.Row) {
+	for _, row := range rows {
+		row.SessionID, row.At = string(h.session), h.now
 		h.audit = h.audit.Link(&row)
 		b.Queue(`INSERT INTO audit_log (session_id, seq, at, kind, turn_id, call_id, approval_id, tool, args, args_sha256,
 				decision, source, actor, channel, backchannel, rule, reason, latency_ms, prev_hash, hash)
@@ -339,7 +356,6 @@ func (h *head) queueAudit(b *pgx.Batch, records []agent.AuditRecord) error {
 			row.SessionID, row.Seq, row.At, row.Kind, row.TurnID, row.CallID, row.ApprovalID, row.Tool, row.Args, row.ArgsSHA256,
 			row.Decision, row.Source, row.Actor, row.Channel, row.Backchannel, row.Rule, row.Reason, row.LatencyMS, row.PrevHash, row.Hash)
 	}
-	return nil
 }
 
 func (h *head) queueEvents(b *pgx.Batch, events []agent.Event) error {
