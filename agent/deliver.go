@@ -126,6 +126,12 @@ func (e *Engine) attemptCard(ctx context.Context, ch Channel, d Delivery) (Attem
 		if err != nil {
 			return Attempt{}, err
 		}
+		if d.Unsure {
+			// It may have been there already, and look as it did then.
+			if err := ch.Edit(ctx, card.Place, ref, Post{Key: d.ID, Card: &card}); err != nil {
+				return Attempt{Ref: ref}, err
+			}
+		}
 		return Attempt{Done: true, Ref: ref}, nil
 	}
 }
