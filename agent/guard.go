@@ -44,7 +44,8 @@ func (g LoopGuard) guard(calls []ToolCall, at int) (guardVerdict, string) {
 	}
 	var past []ToolCall
 	for _, c := range calls[max(0, at-guardWindow):at] {
-		if !g.ignores(c.Tool) && c.Status != CallDeduplicated && c.Status != CallSkipped {
+		// Calls of one answer were asked for before any of their results was known.
+		if c.Batch < calls[at].Batch && !g.ignores(c.Tool) && c.Status != CallDeduplicated && c.Status != CallSkipped {
 			past = append(past, c)
 		}
 	}
