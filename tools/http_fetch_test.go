@@ -260,8 +260,7 @@ func TestT17Redirects(t *testing.T) {
 		}
 		fmt.Fprint(w, "friend")
 	})
-	var start *site
-	start = newSite(t, func(w http.ResponseWriter, r *http.Request) {
+	start := newSite(t, func(w http.ResponseWriter, r *http.Request) {
 		to := r.URL.Query().Get("to")
 		if to == "loop" {
 			to = r.URL.String()

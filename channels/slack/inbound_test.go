@@ -253,7 +253,7 @@ func TestF14_F15_F16_F17_EditsAreNoTrigger(t *testing.T) {
 	said := b.Say("C0001", "U0001", m+" see https://a.example")
 	b.ReplyNotice(said)
 	b.Preview(said, "https://a.example")
-	said = b.Edit(said, m+" do something else")
+	b.Edit(said, m+" do something else")
 	dm := b.DM("U0001")
 	old := b.Say(dm, "U0001", "old")
 	b.Edit(old, "new")

@@ -322,7 +322,7 @@ func (b *builder) list(l *ast.List, depth int) {
 	}
 	for item := l.FirstChild(); item != nil; item = item.NextSibling() {
 		for c := item.FirstChild(); c != nil; c = c.NextSibling() {
-			switch c.(type) {
+			switch c := c.(type) {
 			case *ast.Paragraph, *ast.TextBlock:
 				if !b.empty() {
 					b.write("\n", style{})
@@ -335,7 +335,7 @@ func (b *builder) list(l *ast.List, depth int) {
 					b.flat(c, "", 0)
 					b.flush()
 				} else {
-					b.list(c.(*ast.List), depth+1)
+					b.list(c, depth+1)
 				}
 			default:
 				add()

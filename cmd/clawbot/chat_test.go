@@ -294,7 +294,7 @@ func TestChatAtATerminal(t *testing.T) {
 	t.Parallel()
 	script, err := exec.LookPath("script")
 	if err != nil {
-		t.Skip("script(1) is not installed")
+		t.Fatal("script(1) is needed; install util-linux")
 	}
 	w := newWorld(t, "")
 	w.alone("demo")
