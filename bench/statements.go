@@ -156,6 +156,7 @@ func count(log string, skip int) counts {
 	type transaction struct {
 		open, wrote, async bool
 		statements         int
+		id                 string
 	}
 	var c counts
 	running := map[string]*transaction{}
@@ -187,18 +188,28 @@ func count(log string, skip int) counts {
 			x = &transaction{}
 			running[fields[1]] = x
 		}
+		if !x.open && x.id != "0" && x.id != fields[2] && x.statements > 0 {
+			end(x) // statements of one batch are one transaction and have one id
+		}
+		x.id = fields[2]
 		x.statements++
 		x.wrote = x.wrote || fields[2] != "0"
-		x.async = x.async || strings.HasPrefix(sql, "SET LOCAL synchronous_commit = off")
+		x.async = x.async || strings.HasPrefix(sql, "SET LOCAL synchronous_commit = off") || strings.HasPrefix(sql, "SELECT set_config('synchronous_commit', 'off', true)")
 		switch strings.ToLower(strings.TrimSpace(sql)) {
 		case "begin":
 			x.open = true
 		case "commit", "rollback":
 			end(x)
 		default:
-			if !x.open {
+			// A batch goes on while its id stays; what sets its commit comes first, without one.
+			if !x.open && x.id == "0" && !strings.HasPrefix(sql, "SELECT set_config(") {
 				end(x)
 			}
+		}
+	}
+	for _, x := range running {
+		if x.statements > 0 {
+			end(x)
 		}
 	}
 	return c

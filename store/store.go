@@ -56,6 +56,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		pc.MaxConns = 16
 	}
 	pc.MaxConnIdleTime = 5 * time.Minute
+	// There are fewer statements than this; the default reserves a megabyte.
+	pc.ConnConfig.StatementCacheCapacity, pc.ConnConfig.DescriptionCacheCapacity = 128, 16
 	pc.ConnConfig.ConnectTimeout = 5 * time.Second
 	params := pc.ConnConfig.RuntimeParams
 	params["application_name"] = "clawbot"
