@@ -29,15 +29,29 @@ type MigrationStatus struct {
 func Migrate(ctx context.Context, ownerURL, serviceURL string) error {
 	return withGoose(ctx, ownerURL, func(p *goose.Provider, db *sql.DB) error {
 		if _, err := p.Up(ctx); err != nil {
-			return fmt.Errorf("migrate database: %w", tidy(err))
+			err = tidy(err)
+			var refused *errServer
+			if errors.As(err, &refused) && refused.code == "42501" { // insufficient_privilege
+				err = fmt.Errorf("%w; set DATABASE_MIGRATE_URL to a role that owns the schema", err)
+			}
+			return fmt.Errorf("migrate database: %w", err)
 		}
 		return grantService(ctx, db, ownerURL, serviceURL)
 	})
 }
 
-// MigrateDown undoes the latest migration. It loses the data of its tables.
-func MigrateDown(ctx context.Context, ownerURL string) error {
-	return withGoose(ctx, ownerURL, func(p *goose.Provider, _ *sql.DB) error {
+// ErrAuditNotEmpty keeps MigrateDown from erasing what must last.
+var ErrAuditNotEmpty = errors.New("the audit has rows, and taking the migration back would erase them")
+
+// MigrateDown undoes the latest migration. It loses the data of its tables; with
+// rows in the audit it does so only if erase is set.
+func MigrateDown(ctx context.Context, ownerURL string, erase bool) error {
+	return withGoose(ctx, ownerURL, func(p *goose.Provider, db *sql.DB) error {
+		var rows bool
+		// Without the table there is nothing to erase.
+		if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_log)`).Scan(&rows); err == nil && rows && !erase {
+			return ErrAuditNotEmpty
+		}
 		_, err := p.Down(ctx)
 		if errors.Is(err, goose.ErrNoNextVersion) {
 			return errors.New("no migration is applied")

@@ -54,13 +54,13 @@ func TestMigrateUpAndDown(t *testing.T) {
 	if n := applied(); n != 1 {
 		t.Errorf("%d migrations are applied, want 1", n)
 	}
-	if err := MigrateDown(t.Context(), db.url); err != nil {
+	if err := MigrateDown(t.Context(), db.url, false); err != nil {
 		t.Fatal(err)
 	}
 	if n := get[int](db, `SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'goose_db_version'`); n != 0 {
 		t.Errorf("%d tables are left", n)
 	}
-	if err := MigrateDown(t.Context(), db.url); err == nil || !strings.Contains(err.Error(), "no migration is applied") {
+	if err := MigrateDown(t.Context(), db.url, false); err == nil || !strings.Contains(err.Error(), "no migration is applied") {
 		t.Errorf("down once more: %v", err)
 	}
 	if err := Migrate(t.Context(), db.url, db.url); err != nil {
@@ -202,7 +202,7 @@ func TestMigrationGivesUpOnALock(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := MigrateDown(t.Context(), db.url); err == nil || time.Since(began) > 20*time.Second {
+	if err := MigrateDown(t.Context(), db.url, false); err == nil || time.Since(began) > 20*time.Second {
 		t.Errorf("after %s: %v", time.Since(began), err)
 	}
 }

@@ -66,7 +66,9 @@ func (db *DB) AuditRows(ctx context.Context, q AuditQuery) ([]audit.Row, error) 
 
 // AuditCall returns every row about a call or an approval, oldest first.
 func (db *DB) AuditCall(ctx context.Context, id string) ([]audit.Row, error) {
-	rows, err := db.pool.Query(ctx, auditColumns+` WHERE call_id = $1 OR approval_id = $1 OR turn_id = $1 ORDER BY session_id, seq`, clean(id))
+	rows, err := db.pool.Query(ctx, auditColumns+` WHERE turn_id = $1 OR (turn_id, call_id) IN (
+			SELECT turn_id, call_id FROM audit_log WHERE call_id = $1 OR approval_id = $1)
+		ORDER BY session_id, seq`, clean(id))
 	if err != nil {
 		return nil, tidy(err)
 	}

@@ -16,6 +16,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -93,8 +95,11 @@ func (db *DB) Close() {
 	db.renew.Close()
 }
 
-// Ping reports whether the database answers.
-func (db *DB) Ping(ctx context.Context) error { return tidy(db.pool.Ping(ctx)) }
+// Ping reports whether the database answers and has the schema.
+func (db *DB) Ping(ctx context.Context) error {
+	_, err := db.pool.Exec(ctx, `SELECT 1 FROM sessions, audit_log LIMIT 0`)
+	return tidy(err)
+}
 
 // inTx runs f in one transaction: commit if f returns nil, else rollback.
 func (db *DB) inTx(ctx context.Context, f func(tx pgx.Tx) error) error {
@@ -178,15 +183,33 @@ func tidy(err error) error {
 	case errors.Is(err, pgx.ErrNoRows):
 		return agent.ErrNotFound
 	case errors.As(err, &dial) && errors.As(err, &pg):
-		return fmt.Errorf("database refused the connection: %s (%s)", pg.Message, pg.Code)
+		return fmt.Errorf("database refused the connection: %s (%s); check DATABASE_URL", pg.Message, pg.Code)
 	case errors.As(err, &dial):
-		return fmt.Errorf("database cannot be reached at %s", dial.Config.Host)
+		return fmt.Errorf("database cannot be reached at %s, port %d: %s", dial.Config.Host, dial.Config.Port, whyUnreachable(err))
 	case errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703"): // no such table, no such column
 		return fmt.Errorf("the database lacks the schema of this version; run `clawbot migrate up` (%s)", pg.Message)
 	case errors.As(err, &pg):
 		return &errServer{code: pg.Code, text: pg.Message, constraint: pg.ConstraintName}
 	}
 	return err
+}
+
+// whyUnreachable says why a connection failed, without its address, which may
+// hold a password.
+func whyUnreachable(err error) string {
+	var name *net.DNSError
+	var op *net.OpError
+	switch {
+	case strings.Contains(err.Error(), "refused TLS"):
+		return "the server offers no TLS; change sslmode in DATABASE_URL"
+	case errors.As(err, &name):
+		return "no such host; check DATABASE_URL"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "it does not answer in time"
+	case errors.As(err, &op):
+		return op.Err.Error() + "; is it running, and is DATABASE_URL right?"
+	}
+	return "the connection failed; check DATABASE_URL"
 }
 
 // nullable returns nil for the empty text.

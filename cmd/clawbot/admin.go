@@ -26,15 +26,15 @@ func (a *app) withDatabase(ctx context.Context, how use, f func(*database) error
 	return errors.Join(f(db), db.Close())
 }
 
-func (a *app) migrate(ctx context.Context, what string, asJSON bool) error {
-	return a.withDatabase(ctx, owning, func(db *database) error {
-		switch what {
-		case "up":
-			if err := store.Migrate(ctx, db.owner, db.service); err != nil {
-				return err
-			}
-		case "down":
-			if err := store.MigrateDown(ctx, db.owner); err != nil {
+// migrate changes the schema, if change is not nil, and lists the migrations.
+func (a *app) migrate(ctx context.Context, change func(*database, context.Context) error, asJSON bool) error {
+	how := owning
+	if change == nil {
+		how = asking
+	}
+	return a.withDatabase(ctx, how, func(db *database) error {
+		if change != nil {
+			if err := change(db, ctx); err != nil {
 				return err
 			}
 		}
@@ -49,6 +49,20 @@ func (a *app) migrate(ctx context.Context, what string, asJSON bool) error {
 			}
 		})
 	})
+}
+
+func (d *database) migrateUp(ctx context.Context) error {
+	return store.Migrate(ctx, d.owner, d.service)
+}
+
+func migrateDown(erase bool) func(*database, context.Context) error {
+	return func(d *database, ctx context.Context) error {
+		err := store.MigrateDown(ctx, d.owner, erase)
+		if errors.Is(err, store.ErrAuditNotEmpty) {
+			err = fmt.Errorf("%w; give --erase-audit if that is what you want", err)
+		}
+		return err
+	}
 }
 
 func (a *app) auditList(ctx context.Context, q store.AuditQuery, asJSON bool) error {
@@ -106,10 +120,10 @@ func (a *app) printAudit(asJSON bool, rows []audit.Row) error {
 		rows = []audit.Row{}
 	}
 	return a.print(asJSON, rows, func(w io.Writer) {
-		fmt.Fprintln(w, "AT\tKIND\tTOOL\tDECISION\tSOURCE\tACTOR\tCHANNEL\tRULE\tREASON\tARGS")
+		fmt.Fprintln(w, "AT\tKIND\tTOOL\tDECISION\tSOURCE\tACTOR\tCHANNEL\tRULE\tTURN\tREASON\tARGS")
 		for _, r := range rows {
 			cells := []string{r.At.Format("2006-01-02 15:04:05.000"), r.Kind, text(r.Tool), text(r.Decision), text(r.Source), text(r.Actor),
-				text(r.Channel), text(r.Rule), agent.Bound(text(r.Reason), 60), agent.Bound(text(r.Args), 80)}
+				text(r.Channel), text(r.Rule), text(r.TurnID), agent.Bound(text(r.Reason), 60), agent.Bound(text(r.Args), 80)}
 			for i, c := range cells {
 				if cells[i] = agent.VisibleLine(strings.ReplaceAll(c, "\n", " ")); c == "" {
 					cells[i] = "-"

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/sethvargo/go-envconfig"
@@ -103,6 +105,9 @@ func (a *app) openDatabase(ctx context.Context, how use) (*database, error) {
 			start = embedded.Attach
 		}
 		s, err := start(ctx, embedded.Config{DataDir: a.DataDir, Log: a.log})
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) {
+			return nil, fmt.Errorf("use the data directory: %w; set CLAWBOT_DATA_DIR to a directory that %s may write", err, userName())
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -175,11 +180,19 @@ func (a *app) toolbox(db *store.DB) (*tools.Toolbox, error) {
 	}
 	list, err := tools.Builtin(cfg, deps)
 	if err != nil {
-		return nil, fmt.Errorf("set up tools: %w", err)
+		return nil, fmt.Errorf("set up tools: %w%s", err, workspaceHint(err))
 	}
 	box, err := tools.NewToolbox(list)
 	if err != nil {
 		return nil, fmt.Errorf("set up tools: %w", err)
 	}
 	return box, nil
+}
+
+// workspaceHint says what to do about a workspace that cannot be used.
+func workspaceHint(err error) string {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrExist) {
+		return "; set tools.workspace to a directory that " + userName() + " may write, or start clawbot in one"
+	}
+	return ""
 }

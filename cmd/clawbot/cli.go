@@ -99,7 +99,10 @@ type migrateUpCmd struct{ leaf }
 
 func (migrateUpCmd) Help() string { return example("clawbot migrate up") }
 
-type migrateDownCmd struct{ leaf }
+type migrateDownCmd struct {
+	leaf
+	EraseAudit bool `help:"Go on although the audit has rows, which are lost."`
+}
 
 func (migrateDownCmd) Help() string { return example("clawbot migrate down") }
 
@@ -286,7 +289,7 @@ type decision string
 // UnmarshalText refuses other words, which would find nothing without saying why.
 func (d *decision) UnmarshalText(text []byte) error {
 	known := []string{
-		"allow", "deny", "ask", "ask_input", "approved", "denied", "replaced", "expired", "cancelled", "undeliverable",
+		"allow", "approve", "deny", "ask", "ask_input", "approved", "denied", "replaced", "expired", "cancelled", "undeliverable",
 		"succeeded", "failed", "interrupted", "unknown",
 	}
 	if !slices.Contains(known, string(text)) {
@@ -317,6 +320,9 @@ func exitStatus(err error) int {
 // parse reads a command line without the program's name. The error is a
 // usageError.
 func parse(args []string) (command, error) {
+	if len(args) == 1 && args[0] == "--version" {
+		return &versionCmd{}, nil
+	}
 	var out bytes.Buffer
 	var helped bool
 	parser, err := kong.New(new(cli),

@@ -66,11 +66,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case *chatCmd:
 		return a.chat(ctx, c.Session)
 	case *migrateUpCmd:
-		return a.migrate(ctx, "up", false)
+		return a.migrate(ctx, (*database).migrateUp, false)
 	case *migrateDownCmd:
-		return a.migrate(ctx, "down", false)
+		return a.migrate(ctx, migrateDown(c.EraseAudit), false)
 	case *migrateStatusCmd:
-		return a.migrate(ctx, "status", c.JSON)
+		return a.migrate(ctx, nil, c.JSON)
 	case *doctorCmd:
 		return a.doctor(ctx)
 	case *approvalsListCmd:

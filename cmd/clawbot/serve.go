@@ -91,7 +91,7 @@ func (a *app) serve(ctx context.Context) error {
 	began := time.Now()
 	listener, err := net.Listen("tcp", a.Env.HTTPAddr)
 	if err != nil {
-		return fmt.Errorf("listen on CLAWBOT_HTTP_ADDR: %w", err)
+		return fmt.Errorf("listen on CLAWBOT_HTTP_ADDR: %w; set it to another address, or to 127.0.0.1:0 for any free port", err)
 	}
 	defer listener.Close()
 	db, err := a.openDatabase(ctx, serving)

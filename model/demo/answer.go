@@ -19,8 +19,7 @@ const (
 		"- `run date` (if the shell is on)\n" +
 		"- `remind me in 5 minutes: tea`, `remind me every day: stand-up`, `reminders`, `forget ID`\n" +
 		"- `send hello` and `send hello to C0123`\n" +
-		"- `ask Which colour?` and `escalate I am stuck`\n" +
-		"- `call TOOL {\"any\": \"arguments\"}`, e.g. a tool of an MCP server"
+		"- `call TOOL {\"any\": \"arguments\"}`"
 
 	maxShown = 3000 // characters of a result in an answer
 )
@@ -56,11 +55,11 @@ func unavailable(tool string) string {
 	text := "The tool " + tool + " is not available here"
 	switch tool {
 	case "shell":
-		return "The shell is off. To turn it on, set `tools.shell.enabled: true` in clawbot.yaml and restart clawbot."
+		return "The shell is off. To turn it on, set `tools.shell.enabled: true` in the file that CLAWBOT_CONFIG names and restart clawbot."
 	case "http_fetch":
-		return text + ". To turn it on, set `tools.http_fetch.enabled: true` in clawbot.yaml and restart clawbot."
+		return text + ". To turn it on, set `tools.http_fetch.enabled: true` in the file that CLAWBOT_CONFIG names and restart clawbot."
 	}
-	return text + "; see `agent.excluded_tools` and `mcp.servers` in clawbot.yaml."
+	return text + "."
 }
 
 // done is one call with its result.

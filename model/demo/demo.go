@@ -12,6 +12,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/clawbot/clawbot/agent"
@@ -52,6 +53,9 @@ func (m *Model) reply(req agent.ModelRequest) agent.ModelReply {
 			text = "I have used up my steps for this message. " + text
 		}
 		return agent.ModelReply{Text: introduce(req, text)}
+	}
+	if text := lastText(req.Messages); strings.HasPrefix(text, reminder) {
+		return agent.ModelReply{Text: text}
 	}
 	wishes := parse(lastText(req.Messages), m.now())
 	if len(wishes) == 0 {

@@ -142,9 +142,12 @@ var schedules = map[string]string{
 	"weekday": "0 9 * * 1-5", "week": "0 9 * * 1", "month": "0 9 1 * *",
 }
 
+// reminder begins the prompt of a job, so that its run can be told from a wish.
+const reminder = "Reminder: "
+
 func remind(rest string, now time.Time) (wish, bool) {
 	cron := func(when, value, prompt string) (wish, bool) {
-		return call("cron_add", map[string]any{"prompt": strings.TrimSpace(prompt), when: value}), true
+		return call("cron_add", map[string]any{"prompt": reminder + strings.TrimSpace(prompt), when: value}), true
 	}
 	if m := inTime.FindStringSubmatch(rest); m != nil {
 		n, _ := strconv.Atoi(m[1]) // at most five digits
