@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -204,5 +205,22 @@ func TestMigrationGivesUpOnALock(t *testing.T) {
 	began := time.Now()
 	if err := MigrateDown(t.Context(), db.url, false); err == nil || time.Since(began) > 20*time.Second {
 		t.Errorf("after %s: %v", time.Since(began), err)
+	}
+}
+
+// Taking the schema back would erase the audit: only with a word for it.
+func TestMigrateDownKeepsTheAudit(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	db.receive(message("1.0", "m1", "hello"))
+	db.exec(`INSERT INTO audit_log (session_id, seq, at, kind, prev_hash, hash) VALUES ('s', 1, now(), 'tool_started', '', 'x')`)
+	if err := MigrateDown(t.Context(), db.url, false); !errors.Is(err, ErrAuditNotEmpty) {
+		t.Errorf("with rows in the audit: %v", err)
+	}
+	if n := get[int](db, `SELECT count(*)::int FROM audit_log`); n != 1 {
+		t.Errorf("%d rows are left", n)
+	}
+	if err := MigrateDown(t.Context(), db.url, true); err != nil {
+		t.Errorf("with the word for it: %v", err)
 	}
 }

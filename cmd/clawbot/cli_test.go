@@ -70,7 +70,7 @@ func TestWrongUsage(t *testing.T) {
 		"audit list --since soon":    `"soon" is no time; write 2026-01-31`,
 		"audit list --since -4h":     "--since",
 		"audit list --since 999999d": `"999999d" is no time`,
-		"audit list --decision no":   `"no" is no decision; write one of allow, deny`,
+		"audit list --decision no":   `"no" is no decision; write one of allow, approve, deny`,
 		"chat --session":             "--session",
 	} {
 		c, err := parse(strings.Fields(line))
