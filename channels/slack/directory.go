@@ -101,11 +101,13 @@ func (d *directory) person(ctx context.Context, who agent.Actor, groups []string
 }
 
 // member reports whether a user belongs to the installed workspace or organisation.
+// Slack marks strangers by is_stranger and names the team of all others; where it
+// names none, the event's own word on the author's team, which came before, stands.
 func (id identity) member(u slackgo.User) bool {
 	if id.enterprise {
 		return u.Enterprise.EnterpriseID == id.workspace
 	}
-	return u.TeamID == "" && u.Deleted || u.TeamID == id.workspace
+	return u.TeamID == "" || u.TeamID == id.workspace
 }
 
 func displayName(u slackgo.User) string {
