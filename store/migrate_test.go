@@ -185,9 +185,6 @@ func TestAuditIsAppendOnly(t *testing.T) {
 // DDL does not wait for ever behind a reader, with everybody behind it.
 func TestMigrationGivesUpOnALock(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for ten seconds")
-	}
 	db := newDB(t)
 	conn, err := pgx.Connect(t.Context(), db.url)
 	if err != nil {
