@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+// Rows: T1, L42.
 func TestCanonical(t *testing.T) {
 	for in, want := range map[string]string{
 		`{}`:                          `{}`,
@@ -139,6 +140,8 @@ func TestNumbersKeepTheirValue(t *testing.T) {
 }
 
 // A hash over parts is another as soon as anything moves from one part to the next.
+//
+// Rows: T1.
 func TestRequestSHA256(t *testing.T) {
 	place := Place{Channel: "slack", Workspace: "T1", Conversation: "C1", Thread: "1"}
 	call := ToolCall{ID: "c1", Turn: "turn", Tool: "note", Definition: "d", Args: `{"x":1}`}

@@ -32,6 +32,8 @@ func (b *bench) outcomes() map[string]string {
 // commit can: it is not there and the process knows, it is there and the process
 // does not know, and both with the death of the process. The turn comes to its
 // end without anybody's doing, nothing is lost, and nothing runs twice.
+//
+// Rows: F126, L103.
 func TestEveryCommit(t *testing.T) {
 	errLost := errors.New("connection lost")
 	ways := map[string]struct{ applied, dies bool }{
@@ -122,6 +124,8 @@ func TestEveryCommit(t *testing.T) {
 // TestLostLease takes a session away from a worker while its tool runs. The loser
 // writes nothing, whether it notices before the tool ends or only when it writes;
 // the other worker reports the call as unknown and does not run it.
+//
+// Rows: F79.
 func TestLostLease(t *testing.T) {
 	ways := map[string]func(ids []agent.SessionID) ([]agent.SessionID, error){
 		"it notices":                   func([]agent.SessionID) ([]agent.SessionID, error) { return nil, nil },
@@ -197,6 +201,8 @@ func TestGivenUp(t *testing.T) {
 
 // TestKilledProcess kills a real process while its tool runs, and looks at what
 // the next one makes of it.
+//
+// Rows: F88, L103.
 func TestKilledProcess(t *testing.T) {
 	for _, c := range []struct {
 		tool, outcome string
@@ -320,6 +326,8 @@ func TestDecidedBeforeItWasShown(t *testing.T) {
 
 // TestUnseenQuestion: the platform takes no card until the deadline has passed.
 // Nobody left anything unanswered, and nobody is said to have.
+//
+// Rows: F103.
 func TestUnseenQuestion(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -60,6 +60,7 @@ func TestMaskHidesSecrets(t *testing.T) {
 	}
 }
 
+// Rows: F99, T14, L126.
 func TestMaskObject(t *testing.T) {
 	m := NewMasker()
 	for args, want := range map[string]string{

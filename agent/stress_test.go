@@ -19,6 +19,8 @@ import (
 // clicked at random, twice, by the wrong people, and through any engine; in one
 // of the two runs engines die at any moment and are replaced. In the end every
 // message is answered and every call ran as often as its record says.
+//
+// Rows: F79, F80, T5.
 func TestStress(t *testing.T) {
 	t.Run("nobody dies", func(t *testing.T) { t.Parallel(); stress(t, 0) })
 	t.Run("engines die", func(t *testing.T) { t.Parallel(); stress(t, 8) })

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+// Rows: F114, L96.
 func TestBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.StringN(0, 400, -1).Draw(t, "s")
@@ -37,6 +38,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
+// Rows: F118, F119, L95.
 func TestClean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
@@ -97,6 +99,7 @@ func invalid(h []Message) string {
 	return ""
 }
 
+// Rows: F109, F110, F112, F113, L91.
 func TestRepair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := histories().Draw(t, "history")
@@ -128,6 +131,7 @@ func TestRepair(t *testing.T) {
 	})
 }
 
+// Rows: F111, L91.
 func TestTrim(t *testing.T) {
 	size := func(h []Message) (n int) {
 		for _, m := range h {

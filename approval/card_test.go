@@ -25,6 +25,8 @@ func anyText() *rapid.Generator[string] {
 
 // Whatever the arguments are, a card that can be approved tells all of them, shows
 // nothing that hides, and says how much is masked.
+//
+// Rows: F94, F96, F97, T2, L77.
 func TestDrawTellsAll(t *testing.T) {
 	mask := agent.NewMasker("hunter2-canary")
 	rapid.Check(t, func(t *rapid.T) {

@@ -91,6 +91,8 @@ var everybody = people(func(_ context.Context, a agent.Actor) (agent.Person, err
 
 // What cannot be checked is no yes, and is told to the clicker; what is refused is
 // a row in the audit as far as there is a person.
+//
+// Rows: F70, F71, F82, T3, L74.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		dir     Directory
@@ -153,6 +155,8 @@ func TestLookUpHasAnEnd(t *testing.T) {
 
 // The clock decides: a click one moment before the deadline counts, one at the
 // deadline does not, whoever notices first.
+//
+// Rows: F84.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, late := range []bool{false, true} {
@@ -205,6 +209,8 @@ func TestSweep(t *testing.T) {
 
 // Different people make a quorum; the reason is masked and bounded before it is
 // stored anywhere.
+//
+// Rows: L74.
 func TestQuorumAndReason(t *testing.T) {
 	a := question("ap", time.Minute)
 	a.Quorum = 2
@@ -235,6 +241,7 @@ func TestQuorumAndReason(t *testing.T) {
 	}
 }
 
+// Rows: F70, F73, T3.
 func TestAuthorise(t *testing.T) {
 	boss, ann := user("boss"), user("ann")
 	all := agent.Approvers{Users: []string{boss.String()}, SlackGroups: []string{"S1"}, Requester: true, Local: true}

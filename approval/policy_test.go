@@ -91,6 +91,7 @@ func TestJudgeByRules(t *testing.T) {
 	}
 }
 
+// Rows: L49.
 func TestFirstMatchByPriorityThenFile(t *testing.T) {
 	all := []string{"*"}
 	p := policy(t, rules(
@@ -108,6 +109,8 @@ func TestFirstMatchByPriorityThenFile(t *testing.T) {
 
 // The tool's own default counts where no rule matches; approval.default can
 // only make it stricter.
+//
+// Rows: L50.
 func TestDefaults(t *testing.T) {
 	for _, test := range []struct {
 		own  agent.Action // "" = the tool has none
@@ -160,6 +163,7 @@ func TestDefaultSeesTheCall(t *testing.T) {
 	}
 }
 
+// Rows: L49.
 func TestConditions(t *testing.T) {
 	for _, test := range []struct {
 		when, args string
@@ -195,6 +199,8 @@ func TestConditions(t *testing.T) {
 
 // A fault of the policy refuses the call, says so, warns, and tells nothing of
 // the arguments.
+//
+// Rows: L53.
 func TestFaultsRefuse(t *testing.T) {
 	const secret = "hunter2"
 	loop := `args.a.all(x, args.a.all(y, args.a.all(z, x + y + z >= 0)))`

@@ -33,6 +33,7 @@ func golden(t *testing.T) []Row {
 	return rows
 }
 
+// Rows: T19.
 func TestGolden(t *testing.T) {
 	rows := golden(t)
 	if len(rows) < 5 {
@@ -65,6 +66,8 @@ func verifyGolden(rows []Row, head Head) error {
 
 // Each column of each row: changed, emptied, or set where it was null, the row is
 // named. Any row taken away, moved, or put in twice, and its place is named.
+//
+// Rows: T19.
 func TestTampering(t *testing.T) {
 	rows := golden(t)
 	last := rows[len(rows)-1]

@@ -13,6 +13,8 @@ import (
 
 // Sixteen clicks on each of fifty approvals at the same moment: each has one
 // winner, and every loser is told who that was.
+//
+// Rows: F78, F79, T5.
 func TestRacingClicks(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -63,6 +65,8 @@ func TestRacingClicks(t *testing.T) {
 
 // Approve, deny, expire and cancel compete; whoever wins, it is one, and the
 // session is woken by that commit.
+//
+// Rows: F78, T5.
 func TestRacingEnds(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -101,6 +105,8 @@ func TestRacingEnds(t *testing.T) {
 
 // No audit, no effect: while the audit cannot be written, nothing can be decided
 // or started, and afterwards all is as if nobody had tried.
+//
+// Rows: F106.
 func TestNoAuditNoEffect(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -143,6 +149,8 @@ func TestNoAuditNoEffect(t *testing.T) {
 }
 
 // Deadlines are the database's: asked, judged and listed by its clock.
+//
+// Rows: F84, F85, T7.
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

@@ -40,6 +40,8 @@ FROM r`
 
 // The golden rows of package audit, and rows that were really written, have the
 // hash that a second verifier computes.
+//
+// Rows: T19.
 func TestOtherVerifier(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -92,6 +94,8 @@ func auditOfAll(db testDB) {
 
 // Whoever gets around the triggers is found out: each column of each row, rows
 // that are gone, and rows in each other's place.
+//
+// Rows: T19.
 func TestTamperedTable(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

@@ -8,6 +8,8 @@ import (
 
 // The rules of the states are constraints as well: a wrong program cannot store a
 // wrong state. Each statement alone breaks one of them.
+//
+// Rows: F82.
 func TestConstraints(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

@@ -16,6 +16,8 @@ import (
 )
 
 // Six replicas start at once on an empty database.
+//
+// Rows: F120.
 func TestMigrateTogether(t *testing.T) {
 	t.Parallel()
 	db := testDB{t: t, url: pgtest.Empty(t)}
@@ -112,6 +114,8 @@ func serviceDB(t *testing.T) (owner testDB, service *DB) {
 
 // The service's own role can do its work, and cannot touch what it has recorded,
 // whatever it tries.
+//
+// Rows: T19, F108.
 func TestServiceRole(t *testing.T) {
 	t.Parallel()
 	owner, service := serviceDB(t)
@@ -159,6 +163,8 @@ func tables(db testDB) []string {
 }
 
 // Even the owner's ordinary statements are refused.
+//
+// Rows: T19, F108.
 func TestAuditIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -183,6 +189,8 @@ func TestAuditIsAppendOnly(t *testing.T) {
 }
 
 // DDL does not wait for ever behind a reader, with everybody behind it.
+//
+// Rows: F123.
 func TestMigrationGivesUpOnALock(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

@@ -54,6 +54,8 @@ func (db testDB) decideIn(ctx context.Context, id agent.ApprovalID) (approval.Ru
 // No method holds a connection when it returns, whether it went well, was cut
 // off, or found its connection dead; and none needs a second one while it holds
 // the first, for the pool has one.
+//
+// Rows: F122, F124.
 func TestNoConnectionIsHeld(t *testing.T) {
 	t.Parallel()
 	db := newDBWith(t, Config{MaxConns: 1})

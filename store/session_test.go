@@ -44,6 +44,8 @@ func TestReceive(t *testing.T) {
 }
 
 // The same message from sixteen connections at the same moment is one message.
+//
+// Rows: F63, F3.
 func TestReceiveTogether(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

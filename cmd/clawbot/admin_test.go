@@ -25,6 +25,8 @@ approval:
 // The command line is a front door beside a running clawbot: it lists, shows and
 // decides; the result is in the thread, the card is closed, and the audit says
 // where the decision was made.
+//
+// Rows: L66, L72.
 func TestApprovalsOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localYAML)
@@ -75,6 +77,8 @@ func TestApprovalsOnTheCommandLine(t *testing.T) {
 }
 
 // Where the settings do not let the console decide, it does not.
+//
+// Rows: T3, T4, L74.
 func TestCommandLineNeedsTheRight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -197,6 +201,8 @@ func TestAuditQuestions(t *testing.T) {
 
 // A row that a superuser has changed, removed, added or moved is found and named,
 // with status 1; as the service's role the triggers refuse it already.
+//
+// Rows: T19.
 func TestTamperingIsNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localYAML)
@@ -376,6 +382,8 @@ func TestDoctor(t *testing.T) {
 }
 
 // Wrong settings are told all at once, each with its place, and nothing starts.
+//
+// Rows: L145.
 func TestWrongSettingsAreToldAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `agent:
@@ -413,6 +421,8 @@ approval:
 
 // Nobody who could decide is a mistake in the settings: the program does not
 // start with a gate that cannot open.
+//
+// Rows: F70, T3, L68.
 func TestNoApproverIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	for name, yaml := range map[string]string{
@@ -452,6 +462,8 @@ func TestUsageOfTheProgram(t *testing.T) {
 // Secrets of the process and secrets in arguments are in no log, card, answer,
 // audit row, list or page. What runs, and what
 // the model is shown, is kept as it is, in the columns listed here.
+//
+// Rows: T14, L125.
 func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localYAML)

@@ -39,6 +39,8 @@ var hostile = map[string]string{
 
 // Whatever people, the model and tools say, every message gets its answer, and no
 // answer pings, hides an address or breaks. The fake Slack checks each call.
+//
+// Rows: F118, F119, T12.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML, slacktest.WithAckTimeout(10*time.Second)) // so much at once takes long under the race detector
@@ -84,6 +86,8 @@ func TestHostileTexts(t *testing.T) {
 
 // What people write may be a megabyte; an answer may be as long and comes in
 // parts, in order, nothing left out.
+//
+// Rows: F24, F25.
 func TestLongTexts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -112,6 +116,8 @@ func TestLongTexts(t *testing.T) {
 
 // Documents that Slack could send and nobody here knows are acknowledged, and what
 // can be read of them is answered.
+//
+// Rows: F8.
 func TestUnknownDocuments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -163,6 +169,8 @@ func TestUnknownDocuments(t *testing.T) {
 
 // Arguments that are none are answered with an error, the session goes on, and
 // what the model wrote is kept for the audit.
+//
+// Rows: F113, L7, L30.
 func TestMalformedCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -227,6 +235,8 @@ func TestMalformedCalls(t *testing.T) {
 
 // A tool's output of ten megabytes, binary, or endless reaches the model cut down,
 // and the session goes on.
+//
+// Rows: F114, L96.
 func TestHugeOutput(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)
@@ -276,6 +286,8 @@ func TestHugeOutput(t *testing.T) {
 
 // Two hundred calls in one answer: few cards, the rest is not executed and says
 // why, and the turn ends with an answer or a notice.
+//
+// Rows: F83, T15, L138.
 func TestFloodOfCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)

@@ -135,6 +135,8 @@ func TestReadmeStory(t *testing.T) {
 }
 
 // The end of the input is no consent, and neither is anything but a yes.
+//
+// Rows: L63.
 func TestChatAnswers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

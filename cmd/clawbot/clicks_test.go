@@ -62,6 +62,8 @@ func quote(s string) string {
 
 // Deny: nothing runs, the model is told why, and it does not get a second card
 // for the same call.
+//
+// Rows: F102, L133.
 func TestDenyRunsNothingAndIsNotAskedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -90,6 +92,8 @@ func TestDenyRunsNothingAndIsNotAskedAgain(t *testing.T) {
 
 // Who is not an approver is told so alone; the card stays as it was; each
 // refusal is a row of the audit.
+//
+// Rows: F70, F71, F107, T3, L74.
 func TestOnlyApproversDecide(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `
@@ -136,6 +140,8 @@ approval:
 }
 
 // A look-up that fails refuses; the same click works once the look-up does.
+//
+// Rows: F43, T3.
 func TestFailedLookUpDecidesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -154,6 +160,8 @@ func TestFailedLookUpDecidesNothing(t *testing.T) {
 
 // Many clicks at the same moment, for and against: one decision, at most one
 // run, and everybody else is told who decided.
+//
+// Rows: F78, T5, L76.
 func TestRacingClicksDecideOnce(t *testing.T) {
 	t.Parallel()
 	users := []string{}
@@ -212,6 +220,8 @@ approval:
 
 // A card expires by the clock, whether anybody clicks or not; a late click is
 // explained to the clicker and runs nothing.
+//
+// Rows: F84, F85, T7, L69.
 func TestExpiredIsNotExecuted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `
@@ -241,6 +251,8 @@ approval:
 
 // A card that expired while no process ran is closed at the next start, and the
 // deadline counts, not the restart.
+//
+// Rows: F87, T7.
 func TestExpiryWhileDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -309,6 +321,8 @@ approval:
 }
 
 // Two calls, two cards; the click decides the call whose card it is on.
+//
+// Rows: F58, F76, F77.
 func TestEachCardIsItsOwnCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -344,6 +358,8 @@ func TestEachCardIsItsOwnCall(t *testing.T) {
 }
 
 // Clicks that no card of ours can have sent decide nothing.
+//
+// Rows: F37, T3, T4.
 func TestForgedClicksDecideNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -392,6 +408,8 @@ func TestForgedClicksDecideNothing(t *testing.T) {
 }
 
 // An edit or deletion of what was asked changes nothing about an open card.
+//
+// Rows: F16, T1.
 func TestEditsDoNotReachAnOpenCard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -414,6 +432,8 @@ func TestEditsDoNotReachAnOpenCard(t *testing.T) {
 
 // Details shows the whole of the arguments to whoever asks, in a modal or, where
 // they are too long for one, as a file in the thread.
+//
+// Rows: F94, F95, L77.
 func TestDetailsShowEverything(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)

@@ -78,6 +78,8 @@ tools:
 
 // Killed after the message was acknowledged and before the model answered: the
 // next process answers, once.
+//
+// Rows: F126.
 func TestKilledWhileTheModelThinks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -100,6 +102,8 @@ func TestKilledWhileTheModelThinks(t *testing.T) {
 
 // Killed with a tool at work: nobody can know whether it took effect, so it is
 // unknown, people are told in the thread, and it does not run again.
+//
+// Rows: F88, L81, L103.
 func TestKilledWhileAToolRuns(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)
@@ -130,6 +134,8 @@ func TestKilledWhileAToolRuns(t *testing.T) {
 
 // Decided while no process ran, here by the command line: the next process runs
 // it, once, without asking the model again.
+//
+// Rows: F87, L78.
 func TestDecidedWhileDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `
@@ -261,6 +267,8 @@ func TestTermCutsOffAToolThatDoesNotEnd(t *testing.T) {
 // Killed again and again at any moment while twenty threads ask, are approved and
 // answered: every thread gets its answer, no call runs twice, no message is lost,
 // nothing is said twice, and the audit verifies.
+//
+// Rows: F87, F88, F126, L78.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)

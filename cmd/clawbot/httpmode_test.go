@@ -63,6 +63,8 @@ func TestStoryOverHTTP(t *testing.T) {
 
 // Requests that Slack has not signed just now have no effect, on any route; a
 // signed one has one effect however often it comes.
+//
+// Rows: F46, T6.
 func TestOnlySignedRequestsCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -160,6 +162,8 @@ type readCloser struct{ *bytes.Reader }
 func (readCloser) Close() error { return nil }
 
 // Without a signing secret the routes are not there.
+//
+// Rows: F46, T6.
 func TestNoRoutesWithoutASecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)

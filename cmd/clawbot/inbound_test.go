@@ -11,6 +11,8 @@ import (
 
 // However Slack delivers a message, in whatever kind of conversation, it is
 // answered once, and in its thread.
+//
+// Rows: F1, F2, F3, F4, F5, F6, F7.
 func TestOneMessageIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -93,6 +95,8 @@ func TestOneMessageIsAnsweredOnce(t *testing.T) {
 }
 
 // What is not meant for the bot, and what no person has written, starts nothing.
+//
+// Rows: F12, F13, F14, F15, F16, F17, T18.
 func TestWhatStartsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML+`
@@ -175,6 +179,8 @@ channels:
 
 // A thread once joined goes on without mentions, for all its people; the model
 // is told who said what.
+//
+// Rows: F18, F19.
 func TestJoinedThreadGoesOnWithoutMention(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -203,6 +209,8 @@ func TestJoinedThreadGoesOnWithoutMention(t *testing.T) {
 }
 
 // A long turn in one thread holds up no other thread, and no answer strays.
+//
+// Rows: F20, F22, T13.
 func TestThreadsDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -239,6 +247,8 @@ func TestThreadsDoNotWaitForEachOther(t *testing.T) {
 
 // Messages of one thread are worked on one at a time and in order, also those
 // that arrive while a card is open.
+//
+// Rows: F21.
 func TestOneThreadIsWorkedOnInOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)

@@ -112,6 +112,8 @@ func TestModelFailures(t *testing.T) {
 // A model that fails for long after an approved call: the result is kept, the
 // failure is told, and the next message goes on from there; the call does not
 // run again.
+//
+// Rows: F89.
 func TestModelFailsAfterAnApprovedCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -134,6 +136,8 @@ func TestModelFailsAfterAnApprovedCall(t *testing.T) {
 
 // The turn's time and steps are limited; both ends are told, and the history
 // stays usable.
+//
+// Rows: F116, L131, L132.
 func TestTurnLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML+`
@@ -161,6 +165,8 @@ agent: { max_tool_iterations: 3, turn_timeout: 4s }
 
 // A scheduled job asks in the thread where it was made, its card is there, and so
 // is its answer; the person who made it may not approve it.
+//
+// Rows: F75, F104, L67.
 func TestJobAsksInItsThread(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -194,6 +200,8 @@ func TestJobAsksInItsThread(t *testing.T) {
 
 // send_message is free in the conversation that asked and asks elsewhere; it
 // reaches the thread or channel that it names.
+//
+// Rows: L33.
 func TestSendMessageAsksElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)

@@ -18,6 +18,8 @@ import (
 // Three replicas start at the same moment on an empty database. Slack spreads
 // thirty conversations and their clicks over them; one of the three is killed on
 // the way. Each call runs once and each conversation is answered once.
+//
+// Rows: F79, F80.
 func TestThreeReplicasShareTheWork(t *testing.T) {
 	t.Parallel()
 	site := newSite(t)

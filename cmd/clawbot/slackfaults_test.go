@@ -14,6 +14,8 @@ func isCard(c slacktest.Call) bool { return strings.Contains(c.Args["text"], "Ap
 
 // A card that Slack refuses is not executed, at once, and the thread is told;
 // nobody is said to have denied it.
+//
+// Rows: F27, F61, F69, F103, L64.
 func TestCardThatCannotBeShown(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"invalid_blocks", "msg_blocks_too_long", "restricted_action"} {
@@ -66,6 +68,8 @@ func TestNowhereToAnswer(t *testing.T) {
 }
 
 // Whatever goes wrong on the way to Slack, the card and the answer appear, once.
+//
+// Rows: F24.
 func TestPostsSurviveTrouble(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]slacktest.Fault{
@@ -107,6 +111,8 @@ func TestPostsSurviveTrouble(t *testing.T) {
 }
 
 // Slack's rate limits: bursts are slowed down, nothing is lost or doubled.
+//
+// Rows: F33.
 func TestRateLimitsOfSlack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -129,6 +135,8 @@ func TestRateLimitsOfSlack(t *testing.T) {
 }
 
 // Connections that break, are refreshed or multiply cost no message.
+//
+// Rows: F9, F10.
 func TestSocketTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML, slacktest.WithCloseGrace(time.Second))
@@ -230,6 +238,8 @@ func TestSlackIsAwayAtStart(t *testing.T) {
 
 // A scope that is missing is named at start, on /readyz and by doctor; what does
 // not need it goes on.
+//
+// Rows: F45.
 func TestMissingScopeIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"mpim:history", "files:write"} {
@@ -256,6 +266,8 @@ func TestMissingScopeIsNamed(t *testing.T) {
 }
 
 // Without users:read nobody can be checked: nobody is answered, and they are told.
+//
+// Rows: F42, F43.
 func TestPeopleWhoCannotBeCheckedAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)

@@ -19,6 +19,8 @@ approval:
 // The whole story: asked in Slack, killed while the card is open, started again,
 // clicked by the wrong and the right person, run once, answered in the thread,
 // and all of it found in Postgres.
+//
+// Rows: F87, F104, L65, L78, L79.
 func TestFromMessageToAuditedRunAcrossSIGKILL(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
