@@ -38,6 +38,9 @@ type Approval struct {
 	RequesterName string
 	Rule          string
 	Why           string // the policy's reason for asking
+	TargetArg     string // ask_input: the argument that takes the value; empty for ask
+	Prompt        string // ask_input: the question
+	Secret        bool   // ask_input: the value is shown to nobody
 	Approvers     Approvers
 	Quorum        int
 	Timeout       time.Duration
@@ -52,6 +55,8 @@ type Approval struct {
 	DecidedByName string
 	Source        Source
 	Reason        string
+	// Replacement is what a person said instead of letting the call run.
+	Replacement string
 	// Backchannel is where the decision was made.
 	Backchannel ChannelName
 
@@ -75,6 +80,8 @@ const (
 	VerbApprove Verb = "approve"
 	VerbDeny    Verb = "deny"
 	VerbDetails Verb = "details"
+	VerbInput   Verb = "input"   // yes, with the value that ask_input wants
+	VerbReplace Verb = "replace" // no; the model reads Click.Value as the result
 )
 
 // Click is a person's act on a card, whatever it was made with: a button, a
@@ -86,6 +93,7 @@ type Click struct {
 	Actor       Actor
 	ActorName   string
 	Reason      string
+	Value       string // of VerbInput and VerbReplace, as it was typed
 	Backchannel ChannelName
 }
 

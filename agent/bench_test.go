@@ -172,8 +172,8 @@ func (b *bench) start() {
 	}
 	b.desk = approval.NewDesk(b.store, map[agent.ChannelName]approval.Directory{"slack": b.room}, mask, bell, log)
 	b.engine = agent.NewEngine(agent.Parts{
-		Config: b.config, Store: b.store, Model: model, Gate: b.policy, Desk: b.desk, Toolbox: b.ledger,
-		Channels: []agent.Channel{b.room}, AfterDenial: b.denial, Mask: mask, Bell: bell, Log: log,
+		Bundle: agent.Bundle{Config: b.config, Model: model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial},
+		Store:  b.store, Desk: b.desk, Channels: []agent.Channel{b.room}, Mask: mask, Bell: bell, Log: log,
 		Owner: fmt.Sprintf("run-%d", b.runs), Lease: b.lease, Grace: 200 * time.Millisecond,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

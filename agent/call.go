@@ -52,16 +52,22 @@ type ToolCall struct {
 	Batch      int // the model request of the turn that asked for it, from 1
 	Position   int // place within the batch, from 0
 	Tool       string
+	AskedTool  string // as the model named it, where a hook changed the name
 	Raw        string
 	Args       string // canonical JSON object; empty if the call could not be frozen
 	ArgsSHA256 string // hex over Args
 	Definition string // hex hash of the tool's definition when it was judged
 	Filled     []string
+	SecretArg  string // the argument whose value a person gave and that is shown to nobody
 	Status     CallStatus
 	Approval   ApprovalID // the question that decides it, if any
 	Rule       string
 	Output     string // full text, cleaned
 	Error      string
-	Latency    time.Duration
-	StartedAt  time.Time // zero until started
+	// ResultSHA256 binds Output, Error and Status to the call, so that a stored
+	// result is noticed that is not this call's. Empty until the call has run.
+	ResultSHA256 string
+	Receipt      string // a line of evidence; successful calls, where receipts are on
+	Latency      time.Duration
+	StartedAt    time.Time // zero until started
 }

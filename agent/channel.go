@@ -64,6 +64,16 @@ type Card struct {
 	Masked   int         // how many values are masked
 	Cut      bool        // some field is shortened; Full has the rest
 	Buttons  []Button    // empty once decided
+	Input    *CardInput  // pending ask_input: what is wanted; nil for ask
+}
+
+// CardInput is the value that ask_input wants of a person. A button with VerbInput
+// stands for it: a channel asks for the value in a dialog and sends it in
+// Click.Value.
+type CardInput struct {
+	Arg    string // name of the argument
+	Prompt string // the rule's question; may be empty
+	Secret bool   // do not show the value anywhere, not even while it is typed where the platform can hide it
 }
 
 // CardField is one line of a card.

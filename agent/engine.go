@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,18 +26,13 @@ type Toolbox interface {
 
 // Parts is what an Engine is made of. All are required but Log.
 type Parts struct {
-	Config   Config
+	Bundle   Bundle // of the first turns; see Use
 	Store    Store
-	Model    Model
-	Gate     Gate
 	Desk     Desk
-	Toolbox  Toolbox
 	Channels []Channel
-	// AfterDenial is what becomes of a turn after a refusal; empty is continue.
-	AfterDenial AfterDenial
-	Mask        *Masker
-	Bell        *Bell
-	Log         *slog.Logger
+	Mask     *Masker
+	Bell     *Bell
+	Log      *slog.Logger
 	// Owner names this process among the replicas; unique for each start.
 	Owner string
 	// Lease is how long a claimed session stays without being renewed, and how long
@@ -49,8 +45,7 @@ type Parts struct {
 // Engine turns messages into turns. Any number of engines work on one database.
 type Engine struct {
 	Parts
-	tools    []Tool // without the excluded ones
-	byName   map[string]Tool
+	bundle   atomic.Pointer[Bundle]
 	channels map[ChannelName]Channel
 	names    []ChannelName // of the sessions this engine works on
 
@@ -80,19 +75,19 @@ func NewEngine(p Parts) *Engine {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{Parts: p, byName: map[string]Tool{}, channels: map[ChannelName]Channel{}, active: map[SessionID]*claimed{}}
-	for _, t := range p.Toolbox.Tools() {
-		if !excluded(p.Config.ExcludedTools, t.Name) {
-			e.tools = append(e.tools, t)
-			e.byName[t.Name] = t
-		}
-	}
+	e := &Engine{Parts: p, channels: map[ChannelName]Channel{}, active: map[SessionID]*claimed{}}
+	e.Use(p.Bundle)
 	for _, c := range p.Channels {
 		e.channels[c.Name()] = c
 	}
 	e.names = append(slices.Sorted(maps.Keys(e.channels)), "cron")
 	return e
 }
+
+// Use gives another bundle to the turns that are claimed from now on. Those in work
+// keep theirs. A turn that waits for a person goes on with the new one, and what
+// was judged before is judged again: the stricter side wins.
+func (e *Engine) Use(b Bundle) { e.bundle.Store(b.resolved()) }
 
 // Receive implements Inlet.
 func (e *Engine) Receive(ctx context.Context, m Inbound) (Receipt, error) {
@@ -266,7 +261,7 @@ func (e *Engine) advance(stopping, work context.Context, w *Work, until time.Tim
 	c := &claimed{revision: w.Revision, cancel: cancel, until: until}
 	e.hold(w.Session, c)
 	defer e.letGo(w.Session, c)
-	r := &run{Engine: e, stopping: stopping, outside: work, work: w, began: time.Now()}
+	r := &run{Engine: e, Bundle: e.bundle.Load(), stopping: stopping, outside: work, work: w, began: time.Now()}
 	err := r.guarded(ctx)
 	switch {
 	case err == nil:

@@ -61,7 +61,7 @@ func (d *stubDesk) Close(_ context.Context, _ ApprovalID, s ApprovalStatus, _ st
 }
 
 func stubEngine(p Parts) *Engine {
-	p.Toolbox, p.Bell, p.Lease = noTools{}, NewBell(), 30*time.Second
+	p.Bundle.Toolbox, p.Bell, p.Lease = noTools{}, NewBell(), 30*time.Second
 	return NewEngine(p)
 }
 

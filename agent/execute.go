@@ -1,8 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -34,9 +38,11 @@ func (r *run) settleOpen(ctx context.Context) (parked bool, err error) {
 		}
 		if c.Approval != "" {
 			a := r.work.Approvals[c.Approval]
-			switch a.Status {
-			case ApprovalPending:
+			if a.Status == ApprovalPending {
 				return true, nil
+			}
+			r.Observer.Waited(ctx, c.Tool, a.Status, a.DecidedAt.Sub(a.AskedAt))
+			switch a.Status {
 			case ApprovalApproved:
 			default:
 				status, why := refusalText(a)
@@ -162,16 +168,41 @@ type outcome struct {
 	latency time.Duration
 }
 
+// status is how the call ended; ctx is what it ran under.
+func (o outcome) status(ctx context.Context) CallStatus {
+	switch {
+	case !o.stopped:
+		return CallUnknown
+	case o.Success:
+		return CallSucceeded
+	case ctx.Err() != nil:
+		return CallInterrupted
+	}
+	return CallFailed
+}
+
+// note is a call as observers see it.
+func (r *run) note(c *ToolCall) CallNote {
+	shown, _ := r.Mask.Object(c.Args)
+	return CallNote{Tool: r.shown(c.Tool, 200), Call: c.ID, Turn: c.Turn, Channel: r.work.Turn.Origin.Channel, Args: Bound(shown, 4000), Status: c.Status, Latency: c.Latency}
+}
+
 // invoke runs a call's tool with the frozen bytes.
 func (r *run) invoke(ctx context.Context, tool Tool, c *ToolCall) outcome {
 	t := r.work.Turn
 	began := time.Now()
+	ctx, ended := r.Observer.Call(ctx, r.note(c))
 	result, stopped := invoke(ctx, r.Grace, tool, Invocation{
 		Session: t.Session, Turn: t.ID, Call: c.ID, Args: []byte(c.Args), Origin: t.Origin, Approved: c.Approval != ""})
 	result.Output, _ = r.Mask.Known(result.Output) // our own secrets are nothing for the model
 	result.Error, _ = r.Mask.Known(result.Error)
 	r.Bell.RingPost() // it may have queued a message
-	return outcome{result, stopped, time.Since(began)}
+	o := outcome{result, stopped, time.Since(began)}
+	note := r.note(c)
+	note.Status, note.Latency = o.status(ctx), o.latency
+	note.Result = r.shown(cmp.Or(o.Error, o.Output), 2000)
+	ended(note)
+	return o
 }
 
 // finish notes how a call ended. Where ctx has ended, that is written at once,
@@ -181,27 +212,18 @@ func (r *run) finish(ctx context.Context, c *ToolCall, o outcome) error {
 		return ErrLeaseLost
 	}
 	c.Latency = o.latency
-	status := CallFailed
-	switch {
-	case !o.stopped:
-		status = CallUnknown
-	case o.Success:
-		status = CallSucceeded
-	case ctx.Err() != nil:
-		status = CallInterrupted
-	}
-	r.settle(c, status, Bound(Clean(o.Output), maxStoredOutput), Bound(Clean(o.Error), maxStoredOutput))
+	r.settle(c, o.status(ctx), Bound(Clean(o.Output), maxStoredOutput), Bound(Clean(o.Error), maxStoredOutput))
 	if !o.stopped {
 		r.Log.ErrorContext(ctx, "tool does not stop and is left alone", "turn", c.Turn, "call", c.ID, "tool", c.Tool)
 		r.post(deafNotice(*c))
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || len(r.Hooks) > 0 { // hooks follow the facts
 		if err := r.flush(ctx); err != nil {
 			return err
 		}
-		return context.Cause(ctx)
 	}
-	return nil
+	r.hooksAfter(ctx, c)
+	return context.Cause(ctx)
 }
 
 // invoke runs a tool and turns a panic into a failure. A tool that goes on
@@ -235,7 +257,16 @@ func invoke(ctx context.Context, grace time.Duration, tool Tool, inv Invocation)
 // enter the history, in call order, in the same commit.
 func (r *run) settle(c *ToolCall, status CallStatus, output, errText string) {
 	ran := c.Status == CallStarted
+	if status == CallSucceeded && strings.TrimSpace(output) == "" {
+		output = noOutput
+	}
 	c.Status, c.Output, c.Error = status, output, errText
+	if ran {
+		c.ResultSHA256 = r.resultSHA256(c)
+	}
+	if status == CallSucceeded && r.Receipts != nil {
+		c.Receipt = r.Receipts.Sign(Evidence{Session: r.work.Turn.Session, Turn: c.Turn, Call: c.ID, Tool: c.Tool, ArgsSHA256: c.ArgsSHA256, Output: c.Output})
+	}
 	r.step.Calls = append(r.step.Calls, *c)
 	shownOut, shownErr := r.shown(output, 2000), r.shown(errText, 2000)
 	success := strconv.FormatBool(status == CallSucceeded)
@@ -261,6 +292,7 @@ func (r *run) settle(c *ToolCall, status CallStatus, output, errText string) {
 // closeBatch appends the results of a batch once all its calls have ended.
 func (r *run) closeBatch(batch int) {
 	var results []Message
+	failures := 0
 	for i, c := range r.work.Calls {
 		if c.Batch != batch {
 			continue
@@ -268,11 +300,16 @@ func (r *run) closeBatch(batch int) {
 		if !c.Status.Ended() {
 			return
 		}
+		if c.Status != CallSucceeded {
+			failures++
+		}
 		results = append(results, Message{Role: RoleTool, Turn: c.Turn, CallID: c.ID, Failed: c.Status != CallSucceeded, Text: r.resultText(c) + r.warning(i)})
 	}
 	for _, m := range results {
 		r.say(m)
 	}
+	t := r.work.Turn
+	r.Observer.Batch(r.seen, len(results), failures, t.Active+time.Since(r.began)-t.BatchActive)
 }
 
 // warning stands behind the result of a call that the loop guard let pass with a
@@ -288,14 +325,53 @@ func (r *run) warning(at int) string {
 // resultText is what the model reads of a call.
 func (r *run) resultText(c ToolCall) string {
 	if c.Status == CallSucceeded {
-		if strings.TrimSpace(c.Output) == "" {
-			return noOutput
+		text := c.Output
+		if text != noOutput {
+			text = framed(Bound(text, r.Config.MaxToolResultChars))
 		}
-		return Bound(c.Output, r.Config.MaxToolResultChars)
+		if c.Receipt != "" {
+			text += "\n[receipt: " + c.Receipt + "]"
+		}
+		return text
 	}
-	text := c.Error
-	if c.Status.Ran() && c.Output != "" {
-		text += "\n" + c.Output
+	text := Bound(strings.TrimSuffix(c.Error+"\n"+c.Output, "\n"), r.Config.MaxToolResultChars)
+	if c.Status == CallFailed || c.Status == CallInterrupted { // the tool's words; all others are ours
+		text = framed(text)
 	}
-	return failureText(c.ID, c.Status, Bound(text, r.Config.MaxToolResultChars))
+	return failureText(c.ID, c.Status, text)
+}
+
+// framed marks a text that a tool handed back as data. What looks like a frame in
+// it is spoilt, so no text can end its frame and speak outside of it.
+func framed(text string) string {
+	return "<tool_output>\n" + frame.ReplaceAllString(text, `<\$1`) + "\n</tool_output>"
+}
+
+var frame = regexp.MustCompile(`(?i)<(\s*/?\s*tool_output)`)
+
+// resultSHA256 binds a result to its call.
+func (r *run) resultSHA256(c *ToolCall) string {
+	sum := HashParts("clawbot result 1", string(r.work.Turn.Session), string(c.Turn), string(c.ID), c.Tool, c.Args, string(c.Status), c.Output, c.Error)
+	return hex.EncodeToString(sum[:])
+}
+
+// errForeign: a stored result is not that of its call.
+var errForeign = errors.New("a stored result does not belong to its call")
+
+// checkStored goes through the stored results that a turn which is taken up again
+// builds on: each must be that of its call.
+func (r *run) checkStored(ctx context.Context) error {
+	calls := r.work.Calls
+	for i := range calls {
+		c := &calls[i]
+		if c.Batch != calls[len(calls)-1].Batch || !c.Status.Ended() || !c.Status.Ran() {
+			continue
+		}
+		if c.ResultSHA256 != "" && c.ResultSHA256 != r.resultSHA256(c) { // "" is from before there was one
+			r.warn(ctx, c, errForeign.Error())
+			return errForeign
+		}
+		r.Observer.Replay(ctx, r.note(c))
+	}
+	return nil
 }

@@ -52,6 +52,7 @@ type Judgement struct {
 	Timeout   time.Duration
 	Prompt    string // AskInput
 	TargetArg string // AskInput
+	Secret    bool   // AskInput: the value is shown to nobody
 }
 
 // Approvers is who may decide one question. The zero value is nobody.

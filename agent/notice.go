@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // cutNotice stands behind an answer that the model could not finish.
@@ -25,6 +26,8 @@ func notice(id TurnID, cause error) string {
 		what = "I cannot answer, because the model's provider refuses the request; an operator has to look at it"
 	case errors.Is(cause, errTurnTimeout):
 		what = "I ran out of time for this and stopped"
+	case errors.Is(cause, errForeign):
+		what = "I had to stop, because a stored result is not the one that I stored; an operator has to look at it"
 	case errors.Is(cause, errLoop):
 		what = "I went round in circles with the same calls and stopped"
 	case errors.Is(cause, errBroken):
@@ -74,16 +77,18 @@ var (
 // failureText is the result that the model reads for a call without success. It
 // names what happened, so that nobody is said to have denied what nobody saw.
 func failureText(id CallID, status CallStatus, text string) string {
-	js, err := json.Marshal(struct {
+	var out strings.Builder
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // the frames within stay as they are
+	if err := enc.Encode(struct {
 		Success bool       `json:"success"`
 		Outcome CallStatus `json:"outcome"`
 		Error   string     `json:"error"`
 		CallID  CallID     `json:"tool_call_id"`
-	}{false, status, text, id})
-	if err != nil {
+	}{false, status, text, id}); err != nil {
 		return text
 	}
-	return string(js)
+	return strings.TrimSuffix(out.String(), "\n")
 }
 
 // refusalText words the end of a call that did not run.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -17,8 +18,9 @@ var providerID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // prepare takes in an answer with calls. Every call is judged, in order, before
 // anything of the batch runs; what needs a person becomes a question. All of it
 // is one commit with the assistant's message.
-func (r *run) prepare(reply ModelReply) error {
+func (r *run) prepare(ctx context.Context, reply ModelReply) error {
 	t := r.work.Turn
+	t.BatchActive = t.Active + time.Since(r.began)
 	batch := 1
 	used := map[CallID]bool{}
 	for _, c := range r.work.Calls {
@@ -50,15 +52,15 @@ func (r *run) prepare(reply ModelReply) error {
 	ends := false // a refusal by the policy ends the turn, so nobody is asked about the rest
 	for i := range judged {
 		c := &r.work.Calls[first+i]
-		judged[i] = r.judge(c, i)
+		judged[i] = r.judge(ctx, c, i)
 		message.Calls = append(message.Calls, ProposedCall{ID: c.ID, Tool: toolName(c.Tool), Arguments: cmp.Or(c.Args, "{}")})
-		ends = ends || judged[i].blocked == "" && judged[i].Action == Deny && r.AfterDenial.ends()
+		ends = ends || judged[i].refused == nil && judged[i].Action == Deny && r.AfterDenial.ends()
 	}
 	seen := map[string]CallID{}
 	for i, j := range judged {
 		c, tool := &r.work.Calls[first+i], j.tool
-		if j.blocked != "" {
-			r.settle(c, CallBlocked, "", j.blocked)
+		if j.refused != nil {
+			r.settle(c, j.refused.status, "", j.refused.why)
 			continue
 		}
 		// The guard comes before consent: nobody is asked about a call that a loop
@@ -112,75 +114,99 @@ func (r *run) prepare(reply ModelReply) error {
 type judgedCall struct {
 	Judgement
 	tool    Tool
-	blocked string
+	refused *refusal
+}
+
+// refusal is why a call ended before the policy was asked.
+type refusal struct {
+	status CallStatus
+	why    string
+}
+
+func blocked(format string, args ...any) *refusal {
+	return &refusal{CallBlocked, "Not executed" + fmt.Sprintf(format, args...)}
 }
 
 // judge freezes the nth call of an answer and has it judged.
-func (r *run) judge(c *ToolCall, n int) judgedCall {
-	tool, why := r.freeze(c)
-	if why == "" && n >= maxCalls {
-		why = fmt.Sprintf("Not executed: at most %d calls are taken from one answer", maxCalls)
+func (r *run) judge(ctx context.Context, c *ToolCall, n int) judgedCall {
+	tool, notes, refused := Tool{}, []string(nil), (*refusal)(nil)
+	switch {
+	case n >= maxCalls:
+		refused = blocked(": at most %d calls are taken from one answer", maxCalls)
+	default:
+		tool, notes, refused = r.freeze(ctx, c)
 	}
-	if why != "" {
-		r.decided(c, Judgement{Action: Deny, Source: SourceSystem, Reason: why})
-		return judgedCall{tool: tool, blocked: why}
+	j := Judgement{Action: Deny, Source: SourceSystem}
+	if refused != nil {
+		j.Reason = refused.why
+	} else {
+		j = r.Gate.Judge(Question{Tool: tool, Args: []byte(c.Args), Origin: r.work.Turn.Origin, Session: r.work.Turn.Session})
+		c.Rule = j.Rule
 	}
-	j := r.Gate.Judge(Question{Tool: tool, Args: []byte(c.Args), Origin: r.work.Turn.Origin, Session: r.work.Turn.Session})
-	c.Rule = j.Rule
-	r.decided(c, j)
-	return judgedCall{Judgement: j, tool: tool}
+	r.decided(c, j, notes...)
+	return judgedCall{Judgement: j, tool: tool, refused: refused}
 }
 
-// freeze fixes the bytes of a call: decode, fill in, clear, check. It returns the
-// tool, or why the call cannot run.
-func (r *run) freeze(c *ToolCall) (Tool, string) {
-	tool, ok := r.byName[c.Tool]
-	if !ok {
-		return Tool{}, fmt.Sprintf("Not executed: there is no tool named %q here", c.Tool)
-	}
+// freeze fixes the bytes of a call: decode, hooks, fill in, clear, available?,
+// check. It returns the tool, what was changed on the way in words for the audit,
+// and why the call cannot run.
+func (r *run) freeze(ctx context.Context, c *ToolCall) (tool Tool, notes []string, refused *refusal) {
 	args, err := Canonical(c.Raw)
 	if err != nil {
-		return tool, "Not executed: " + err.Error()
+		return tool, nil, blocked(": %v", err)
+	}
+	args, notes, refused = r.hooksBefore(ctx, c, args)
+	if refused != nil {
+		return tool, notes, refused
+	}
+	tool, ok := r.byName[c.Tool]
+	if !ok {
+		return tool, notes, blocked(": there is no tool named %q here", c.Tool)
 	}
 	filled, names, err := r.Toolbox.Fill(tool, []byte(args), r.work.Turn.Origin)
 	if err != nil {
-		return tool, "Not executed: " + err.Error()
+		return tool, notes, blocked(": %v", err)
 	}
-	args, err = clearMarker(string(filled), tool)
+	args, cleared, err := clearMarker(string(filled), tool)
 	if err != nil {
-		return tool, "Not executed: " + err.Error()
+		return tool, notes, blocked(": %v", err)
+	}
+	if cleared {
+		notes = append(notes, "an argument approved of the model was removed")
 	}
 	if err := r.Toolbox.Check(tool.Name, []byte(args)); err != nil {
-		return tool, "Not executed, the arguments are wrong: " + err.Error()
+		return tool, notes, blocked(", the arguments are wrong: %v", err)
 	}
 	c.Args, c.ArgsSHA256, c.Filled = args, SHA256(args), names
 	c.Definition = r.Toolbox.Definition(tool)
-	return tool, ""
+	return tool, notes, nil
 }
 
 // clearMarker removes an argument "approved" in any spelling of case: consent
 // never comes from the model. A tool whose own schema declares it keeps it as
 // ordinary data.
-func clearMarker(args string, tool Tool) (string, error) {
+func clearMarker(args string, tool Tool) (_ string, cleared bool, _ error) {
 	if !strings.Contains(strings.ToLower(args), `"approved"`) {
-		return args, nil
+		return args, false, nil
 	}
 	var schema struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
 	if err := json.Unmarshal(tool.Schema, &schema); err != nil {
-		return "", err
+		return "", false, err
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(args), &members); err != nil {
-		return "", err
+		return "", false, err
 	}
 	for name := range members {
 		if _, own := schema.Properties[name]; strings.EqualFold(name, "approved") && !own {
 			delete(members, name)
+			cleared = true
 		}
 	}
-	return CanonicalOf(members)
+	out, err := CanonicalOf(members)
+	return out, cleared, err
 }
 
 // question asks people about a call, or settles it if nobody can be asked. It
@@ -241,11 +267,13 @@ func (r *run) refusedBefore(c *ToolCall) (Approval, bool) {
 	return Approval{}, false
 }
 
-// decided records the judgement on a call.
-func (r *run) decided(c *ToolCall, j Judgement) {
+// decided records the judgement on a call. The notes say how what was judged
+// differs from what the model asked for; they are for the audit alone.
+func (r *run) decided(c *ToolCall, j Judgement, notes ...string) {
 	r.event(EventPolicyDecision, c.ID, map[string]string{
 		"tool_name": c.Tool, "tool_call_id": string(c.ID), "action": string(j.Action), "reason": j.Reason, "rule": j.Rule, "args_sha256": c.ArgsSHA256})
-	r.audit(AuditRecord{Kind: AuditPolicyDecision, Decision: string(j.Action), Source: j.Source, Rule: j.Rule, Reason: j.Reason, Latency: -1}, c)
+	reason := strings.Join(append([]string{j.Reason}, notes...), "; ")
+	r.audit(AuditRecord{Kind: AuditPolicyDecision, Decision: string(j.Action), Source: j.Source, Rule: j.Rule, Reason: reason, Latency: -1}, c)
 }
 
 // audit completes a record with what is known of its call, secrets masked.

@@ -89,9 +89,11 @@ type Turn struct {
 	Status     TurnStatus
 	Iterations int           // model requests made
 	Active     time.Duration // working time so far, without waiting for people
-	Model      string
-	Error      string // for people: one sentence; empty unless degraded, failed or cancelled
-	Stop       Stop
+	// BatchActive is what Active was when the calls of the latest answer were taken in.
+	BatchActive time.Duration
+	Model       string
+	Error       string // for people: one sentence; empty unless degraded, failed or cancelled
+	Stop        Stop
 }
 
 // Stop is a person's wish that a turn ends. The zero Stop is none.

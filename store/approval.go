@@ -18,7 +18,7 @@ var _ approval.Store = (*DB)(nil)
 const approvalColumns = `SELECT a.id, a.session_id, a.turn_id, a.call_id, a.status, a.channel, a.workspace, a.conversation, a.thread,
 	a.tool, a.args, a.args_sha256, a.request_sha256, a.filled, a.requester, a.requester_name, a.rule, a.why, a.approvers, a.quorum,
 	a.asked_at, a.deadline, a.card_ref, a.decided_at, coalesce(a.decided_by, ''), coalesce(a.source, ''), a.reason, coalesce(a.backchannel, ''),
-	c.status, coalesce(c.latency_ms, 0), coalesce((SELECT v.name FROM votes v WHERE v.approval_id = a.id AND v.actor = a.decided_by), ''),
+	a.target_arg, a.prompt, a.secret, a.replacement, c.status, coalesce(c.latency_ms, 0), coalesce((SELECT v.name FROM votes v WHERE v.approval_id = a.id AND v.actor = a.decided_by), ''),
 	(SELECT coalesce(jsonb_agg(jsonb_build_object('actor', v.actor, 'name', v.name, 'at', v.at) ORDER BY v.at), '[]')
 		FROM votes v WHERE v.approval_id = a.id AND v.vote = 'approve')
 	FROM approvals a JOIN tool_calls c ON c.turn_id = a.turn_id AND c.call_id = a.call_id`
@@ -37,6 +37,7 @@ func scanApproval(row pgx.CollectableRow) (agent.Approval, error) {
 	err := row.Scan(&a.ID, &a.Session, &a.Turn, &a.Call, &a.Status, &p.Channel, &p.Workspace, &p.Conversation, &p.Thread,
 		&a.Tool, &a.Args, &a.ArgsSHA256, &a.RequestSHA256, &a.Filled, &requester, &a.RequesterName, &a.Rule, &a.Why, &a.Approvers, &a.Quorum,
 		&a.AskedAt, &a.Deadline, &a.CardRef, &decidedAt, &decidedBy, &a.Source, &a.Reason, &a.Backchannel,
+		&a.TargetArg, &a.Prompt, &a.Secret, &a.Replacement,
 		&a.CallStatus, &ms, &a.DecidedByName, &votes)
 	if decidedAt != nil {
 		a.DecidedAt = *decidedAt
@@ -61,11 +62,12 @@ func queueApproval(b *pgx.Batch, a agent.Approval) error {
 	}
 	p := a.Place
 	b.Queue(`INSERT INTO approvals (id, session_id, turn_id, call_id, status, channel, workspace, conversation, thread,
-			tool, args, args_sha256, request_sha256, filled, requester, requester_name, rule, why, approvers, quorum, deadline)
-		VALUES ($1, $2, $3, $4, 'pending', $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18::text::jsonb, $19, now() + $20)`,
+			tool, args, args_sha256, request_sha256, filled, requester, requester_name, rule, why, approvers, quorum, deadline, target_arg, prompt, secret)
+		VALUES ($1, $2, $3, $4, 'pending', $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18::text::jsonb, $19, now() + $20, $21, $22, $23)`,
 		a.ID, a.Session, a.Turn, clean(a.Call), p.Channel, p.Workspace, p.Conversation, p.Thread,
 		clean(a.Tool), a.Args, a.ArgsSHA256, a.RequestSHA256, filled, a.Requester.String(), clean(a.RequesterName),
-		clean(a.Rule), clean(a.Why), string(approvers), a.Quorum, a.Timeout)
+		clean(a.Rule), clean(a.Why), string(approvers), a.Quorum, a.Timeout,
+		clean(a.TargetArg), clean(a.Prompt), a.Secret)
 	return nil
 }
 

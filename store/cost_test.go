@@ -161,7 +161,7 @@ func TestCost(t *testing.T) {
 	}
 	bell := agent.NewBell()
 	desk := approval.NewDesk(db, map[agent.ChannelName]approval.Directory{"slack": silent{}}, agent.NewMasker(), bell, nil)
-	engine := agent.NewEngine(agent.Parts{Config: agent.DefaultConfig(), Store: db, Model: askFor{}, Gate: policy, Desk: desk, Toolbox: oneTool{},
+	engine := agent.NewEngine(agent.Parts{Bundle: agent.Bundle{Config: agent.DefaultConfig(), Model: askFor{}, Gate: policy, Toolbox: oneTool{}}, Store: db, Desk: desk,
 		Channels: []agent.Channel{silent{}}, Mask: agent.NewMasker(), Bell: bell, Owner: "w", Lease: 30 * time.Second, Grace: time.Second})
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

@@ -161,7 +161,7 @@ type querier interface {
 func loadTurn(ctx context.Context, tx querier, w *agent.Work) error {
 	b := &pgx.Batch{}
 	b.Queue(`SELECT id, session_id, status, channel, workspace, conversation, thread, author, author_name, ref, model, iterations, active_ms, error,
-			coalesce(stopped_by, ''), coalesce(stopped_name, '')
+			coalesce(stopped_by, ''), coalesce(stopped_name, ''), batch_active_ms
 		FROM turns WHERE session_id = $1 AND status IN ('running', 'parked')`, w.Session)
 	b.Queue(callColumns+` WHERE (turn_id, session_id) IN (SELECT id, session_id FROM turns WHERE session_id = $1 AND status IN ('running', 'parked'))
 		ORDER BY batch, position`, w.Session)
@@ -171,10 +171,10 @@ func loadTurn(ctx context.Context, tx querier, w *agent.Work) error {
 
 	var t agent.Turn
 	var author, stoppedBy string
-	var active int64
+	var active, batchActive int64
 	o := &t.Origin
 	err := res.QueryRow().Scan(&t.ID, &t.Session, &t.Status, &o.Channel, &o.Workspace, &o.Conversation, &o.Thread,
-		&author, &o.AuthorName, &o.Ref, &t.Model, &t.Iterations, &active, &t.Error, &stoppedBy, &t.Stop.Name)
+		&author, &o.AuthorName, &o.Ref, &t.Model, &t.Iterations, &active, &t.Error, &stoppedBy, &t.Stop.Name, &batchActive)
 	if err == pgx.ErrNoRows {
 		return nil
 	}
@@ -183,6 +183,7 @@ func loadTurn(ctx context.Context, tx querier, w *agent.Work) error {
 	}
 	o.Author, t.Stop.By = actorOf(author), actorOf(stoppedBy)
 	t.Active = time.Duration(active) * time.Millisecond
+	t.BatchActive = time.Duration(batchActive) * time.Millisecond
 	w.Turn = &t
 	rows, err := res.Query()
 	if err != nil {

@@ -45,8 +45,8 @@ func (a *app) newEngine(db *store.DB, channels []agent.Channel, directories map[
 	desk := approval.NewDesk(db, directories, a.mask, bell, a.log)
 	return &engine{
 		Engine: agent.NewEngine(agent.Parts{
-			Config: a.Agent, Store: db, Model: model, Gate: policy, Desk: desk, Toolbox: box, Channels: channels,
-			AfterDenial: agent.AfterDenial(a.Approval.DenialPolicy), Mask: a.mask, Bell: bell, Log: a.log,
+			Bundle: agent.Bundle{Config: a.Agent, Model: model, Gate: policy, Toolbox: box, AfterDenial: a.Approval.DenialPolicy},
+			Store:  db, Desk: desk, Channels: channels, Mask: a.mask, Bell: bell, Log: a.log,
 			Owner: agent.NewID[string]("run", time.Now()), Lease: lease, Grace: grace,
 		}),
 		desk: desk, db: db, app: a,

@@ -1,0 +1,38 @@
+-- +goose Up
+
+-- What the model asked for where a hook changed the name (raw has the arguments);
+-- the argument whose value a person gave and that is shown to nobody; what the
+-- result was when it was stored; its receipt.
+ALTER TABLE tool_calls
+    ADD COLUMN asked_tool    text NOT NULL DEFAULT '',
+    ADD COLUMN secret_arg    text NOT NULL DEFAULT '',
+    ADD COLUMN result_sha256 text NOT NULL DEFAULT '',
+    ADD COLUMN receipt       text NOT NULL DEFAULT '';
+
+-- A question for a value (ask_input) names the argument and has a text of its own.
+-- A replacement is what a person said instead of letting the call run.
+ALTER TABLE approvals
+    ADD COLUMN target_arg  text NOT NULL DEFAULT '',
+    ADD COLUMN prompt      text NOT NULL DEFAULT '',
+    ADD COLUMN secret      boolean NOT NULL DEFAULT false,
+    ADD COLUMN replacement text NOT NULL DEFAULT '',
+    ADD CHECK (replacement = '' OR status = 'replaced');
+
+-- How much of the turn's working time had passed when the calls of the latest
+-- answer were taken in, and the message that shows how far the turn is.
+ALTER TABLE turns
+    ADD COLUMN batch_active_ms bigint NOT NULL DEFAULT 0 CHECK (batch_active_ms >= 0),
+    ADD COLUMN status_ref      text NOT NULL DEFAULT '';
+
+ALTER TABLE deliveries
+    DROP CONSTRAINT deliveries_kind_check,
+    ADD CONSTRAINT deliveries_kind_check CHECK (kind IN ('text', 'card', 'status'));
+
+-- +goose Down
+DELETE FROM deliveries WHERE kind = 'status';
+ALTER TABLE deliveries
+    DROP CONSTRAINT deliveries_kind_check,
+    ADD CONSTRAINT deliveries_kind_check CHECK (kind IN ('text', 'card'));
+ALTER TABLE turns DROP COLUMN batch_active_ms, DROP COLUMN status_ref;
+ALTER TABLE approvals DROP COLUMN target_arg, DROP COLUMN prompt, DROP COLUMN secret, DROP COLUMN replacement;
+ALTER TABLE tool_calls DROP COLUMN asked_tool, DROP COLUMN secret_arg, DROP COLUMN result_sha256, DROP COLUMN receipt;
