@@ -66,6 +66,14 @@ type Approval struct {
 	CallLatency time.Duration
 }
 
+// SecretArg is the argument whose value is shown to nobody, if there is one.
+func (a Approval) SecretArg() string {
+	if a.Secret {
+		return a.TargetArg
+	}
+	return ""
+}
+
 // Vote is one person's yes.
 type Vote struct {
 	Actor Actor

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/clawbot/clawbot/agent"
 	"github.com/clawbot/clawbot/approval"
 	"github.com/clawbot/clawbot/audit"
@@ -146,6 +148,12 @@ func (b *bench) rules(text string) *approval.Policy {
 				r.Timeout = &d
 			case "because":
 				r.Reason = f[i+1]
+			case "into":
+				r.TargetArg = f[i+1]
+			case "secret":
+				r.Secret = f[i+1] == "yes"
+			case "when":
+				r.When = approval.Condition(f[i+1])
 			}
 		}
 		c.Rules = append(c.Rules, r)
@@ -170,7 +178,7 @@ func (b *bench) start() {
 	if b.brain != nil {
 		model = b.brain
 	}
-	b.desk = approval.NewDesk(b.store, map[agent.ChannelName]approval.Directory{"slack": b.room}, mask, bell, log)
+	b.desk = approval.NewDesk(b.store, map[agent.ChannelName]approval.Directory{"slack": b.room}, b.ledger, mask, bell, log)
 	b.engine = agent.NewEngine(agent.Parts{
 		Bundle: agent.Bundle{Config: b.config, Model: model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial},
 		Store:  b.store, Desk: b.desk, Channels: []agent.Channel{b.room}, Mask: mask, Bell: bell, Log: log,
@@ -201,6 +209,19 @@ func (b *bench) stop() {
 func (b *bench) crash() {
 	b.store.dead.Store(true)
 	b.stop()
+}
+
+// exec changes the database behind the program's back.
+func (b *bench) exec(sql string, args ...any) {
+	b.t.Helper()
+	conn, err := pgx.Connect(context.Background(), b.url)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if tag, err := conn.Exec(context.Background(), sql, args...); err != nil || tag.RowsAffected() == 0 {
+		b.t.Fatalf("%s: %v, %d rows", sql, err, tag.RowsAffected())
+	}
 }
 
 func (b *bench) step(line string) {
@@ -241,6 +262,15 @@ func (b *bench) step(line string) {
 		b.until("a turn is "+f[1], func() bool { return b.lastTurn() == f[1] })
 	case line == "settle":
 		b.settle()
+	case strings.HasPrefix(line, "forge result of "):
+		b.exec(`UPDATE tool_calls SET output = 'forged' WHERE tool = $1`, f[3])
+	case len(f) >= 4 && (f[1] == "gives" || f[1] == "answers"):
+		b.settle()
+		verb := agent.VerbInput
+		if f[1] == "answers" {
+			verb = agent.VerbReplace
+		}
+		b.act(f[0], agent.Click{Approval: b.room.cardID(t, number(2, 1)), Verb: verb, Value: strings.Join(f[3:], " ")})
 	case len(f) >= 3 && f[1] == "clicks":
 		b.settle()
 		id := b.room.cardID(t, number(3, 1))
@@ -272,9 +302,12 @@ func inbound(place agent.Place, who, key, text string) agent.Inbound {
 }
 
 func (b *bench) click(who string, verb agent.Verb, id agent.ApprovalID) {
-	v, err := b.engine.Decide(context.Background(), agent.Click{
-		Approval: id, Verb: verb, Backchannel: "slack",
-		Actor: agent.Actor{Channel: "slack", Workspace: "T1", User: who}, ActorName: who})
+	b.act(who, agent.Click{Approval: id, Verb: verb})
+}
+
+func (b *bench) act(who string, c agent.Click) {
+	c.Backchannel, c.Actor, c.ActorName = "slack", agent.Actor{Channel: "slack", Workspace: "T1", User: who}, who
+	v, err := b.engine.Decide(context.Background(), c)
 	if err != nil {
 		b.t.Error(err)
 	}

@@ -16,8 +16,9 @@ import (
 type Toolbox interface {
 	// Tools lists what exists, in a fixed order.
 	Tools() []Tool
-	// Check says what is wrong with arguments, in words for the model.
-	Check(tool string, args []byte) error
+	// Check says what is wrong with arguments, in words for the model. What is wrong
+	// with the argument later does not count: its value is still to come.
+	Check(tool string, args []byte, later string) error
 	// Fill completes delivery arguments from the origin and names those it filled.
 	Fill(tool Tool, args []byte, origin Origin) ([]byte, []string, error)
 	// Definition is a hash over what people and the model were told of a tool.
@@ -65,6 +66,7 @@ const (
 	pollEvery   = time.Second
 	maxCalls    = 32 // calls in one answer of the model; the rest is blocked
 	maxPending  = 10 // open questions of a turn; the rest is denied
+	maxRefusals = 3  // of the same call in a turn: asked, told that it is not asked again, and once more; then the turn ends
 	maxClaims   = 8  // times a turn is taken up from a worker that gave no sign; then it is given up
 	historyRows = 400
 	historySize = 400_000 // bytes of text sent to the model

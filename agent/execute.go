@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -44,6 +45,9 @@ func (r *run) settleOpen(ctx context.Context) (parked bool, err error) {
 			r.Observer.Waited(ctx, c.Tool, a.Status, a.DecidedAt.Sub(a.AskedAt))
 			switch a.Status {
 			case ApprovalApproved:
+			case ApprovalReplaced:
+				r.settle(c, CallReplaced, a.Replacement, "")
+				continue
 			default:
 				status, why := refusalText(a)
 				r.settle(c, status, "", why)
@@ -91,6 +95,15 @@ func (r *run) unknown(c *ToolCall) {
 // can outlive a change of settings, and then the stricter side wins.
 func (r *run) execute(ctx context.Context, c *ToolCall) error {
 	tool := r.byName[c.Tool]
+	if r.work.Approvals[c.Approval].TargetArg != "" && tool.Name != "" {
+		// A person has completed the arguments: they are judged like any others.
+		j := r.judgement(tool, c.Args)
+		r.decided(c, j, "a person gave a value")
+		if j.Action == Deny {
+			r.settle(c, CallDenied, "", j.denial())
+			return nil
+		}
+	}
 	if why := r.admissible(tool, c); why != "" {
 		r.refuse(ctx, c, why)
 		return nil
@@ -117,11 +130,11 @@ func (r *run) admissible(tool Tool, c *ToolCall) string {
 	case r.Toolbox.Definition(tool) != c.Definition:
 		return "the tool's definition has changed since the call was judged"
 	}
-	j := r.Gate.Judge(Question{Tool: tool, Args: []byte(c.Args), Origin: t.Origin, Session: t.Session})
-	switch j.Action {
-	case Deny:
+	j := r.judgement(tool, c.Args)
+	switch {
+	case j.Action == Deny:
 		return "the policy denies this call now"
-	case AskInput:
+	case j.Action == AskInput && r.work.Approvals[c.Approval].TargetArg != j.TargetArg:
 		return "the policy asks for a value now, and nobody gave it"
 	}
 	if c.Approval == "" {
@@ -156,8 +169,7 @@ func (r *run) begin(c *ToolCall, reason string) {
 		a.CallStatus = CallStarted
 		r.work.Approvals[c.Approval] = a
 	}
-	shown, _ := r.Mask.Object(c.Args)
-	r.event(EventToolCall, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "args": shown, "args_sha256": c.ArgsSHA256})
+	r.event(EventToolCall, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "args": r.shownArgs(c), "args_sha256": c.ArgsSHA256})
 	r.audit(AuditRecord{Kind: AuditToolStarted, Approval: c.Approval, Source: SourceSystem, Rule: c.Rule, Reason: reason, Latency: -1}, c)
 }
 
@@ -181,10 +193,21 @@ func (o outcome) status(ctx context.Context) CallStatus {
 	return CallFailed
 }
 
+// maskOf is the masker for what a call hands back.
+func (r *run) maskOf(c *ToolCall) *Masker {
+	if c.SecretArg == "" {
+		return r.Mask
+	}
+	var args map[string]any
+	if json.Unmarshal([]byte(c.Args), &args) != nil {
+		return r.Mask
+	}
+	return r.Mask.With(fmt.Sprint(args[c.SecretArg]))
+}
+
 // note is a call as observers see it.
 func (r *run) note(c *ToolCall) CallNote {
-	shown, _ := r.Mask.Object(c.Args)
-	return CallNote{Tool: r.shown(c.Tool, 200), Call: c.ID, Turn: c.Turn, Channel: r.work.Turn.Origin.Channel, Args: Bound(shown, 4000), Status: c.Status, Latency: c.Latency}
+	return CallNote{Tool: r.shown(c.Tool, 200), Call: c.ID, Turn: c.Turn, Channel: r.work.Turn.Origin.Channel, Args: Bound(r.shownArgs(c), 4000), Status: c.Status, Latency: c.Latency}
 }
 
 // invoke runs a call's tool with the frozen bytes.
@@ -194,8 +217,9 @@ func (r *run) invoke(ctx context.Context, tool Tool, c *ToolCall) outcome {
 	ctx, ended := r.Observer.Call(ctx, r.note(c))
 	result, stopped := invoke(ctx, r.Grace, tool, Invocation{
 		Session: t.Session, Turn: t.ID, Call: c.ID, Args: []byte(c.Args), Origin: t.Origin, Approved: c.Approval != ""})
-	result.Output, _ = r.Mask.Known(result.Output) // our own secrets are nothing for the model
-	result.Error, _ = r.Mask.Known(result.Error)
+	mask := r.maskOf(c) // our own secrets are nothing for the model, nor is one that a person gave
+	result.Output, _ = mask.Known(result.Output)
+	result.Error, _ = mask.Known(result.Error)
 	r.Bell.RingPost() // it may have queued a message
 	o := outcome{result, stopped, time.Since(began)}
 	note := r.note(c)
@@ -303,7 +327,7 @@ func (r *run) closeBatch(batch int) {
 		if c.Status != CallSucceeded {
 			failures++
 		}
-		results = append(results, Message{Role: RoleTool, Turn: c.Turn, CallID: c.ID, Failed: c.Status != CallSucceeded, Text: r.resultText(c) + r.warning(i)})
+		results = append(results, Message{Role: RoleTool, Turn: c.Turn, CallID: c.ID, Failed: c.Status != CallSucceeded && c.Status != CallReplaced, Text: r.resultText(c) + r.warning(i)})
 	}
 	for _, m := range results {
 		r.say(m)
@@ -333,6 +357,9 @@ func (r *run) resultText(c ToolCall) string {
 			text += "\n[receipt: " + c.Receipt + "]"
 		}
 		return text
+	}
+	if c.Status == CallReplaced {
+		return "Not executed. Instead a person answered:\n" + Bound(c.Output, r.Config.MaxToolResultChars)
 	}
 	text := Bound(strings.TrimSuffix(c.Error+"\n"+c.Output, "\n"), r.Config.MaxToolResultChars)
 	if c.Status == CallFailed || c.Status == CallInterrupted { // the tool's words; all others are ours

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/clawbot/clawbot/agent"
+	"github.com/clawbot/clawbot/tools"
 )
 
 // scriptedModel answers as a story says.
@@ -208,6 +209,9 @@ func (l *ledger) Tools() []agent.Tool {
 		tool("note", func(_ context.Context, a map[string]any) agent.Result {
 			return agent.Succeeded(fmt.Sprint("noted ", a["x"]))
 		}),
+		transfer(tool("transfer", func(_ context.Context, a map[string]any) agent.Result {
+			return agent.Succeeded(fmt.Sprint("sent ", a["amount"], " with code ", a["code"]))
+		})),
 		tool("gated", func(context.Context, map[string]any) agent.Result { return agent.Succeeded("done") }),
 		tool("forbidden", func(context.Context, map[string]any) agent.Result { return agent.Succeeded("done") }),
 		tool("quiet", func(context.Context, map[string]any) agent.Result { return agent.Succeeded(" \n") }),
@@ -225,7 +229,22 @@ func (l *ledger) Tools() []agent.Tool {
 	}
 }
 
-func (l *ledger) Check(string, []byte) error { return nil }
+// transfer wants a code that no model knows.
+func transfer(t agent.Tool) agent.Tool {
+	t.Schema = json.RawMessage(`{"type":"object","required":["amount","code"],"additionalProperties":false,
+		"properties":{"amount":{"type":"integer"},"code":{"type":"string","pattern":"^[0-9]{6}$"}}}`)
+	return t
+}
+
+// Check is that of the program: the schemas of stories are real.
+func (l *ledger) Check(tool string, args []byte, later string) error {
+	box, err := tools.NewToolbox(l.Tools())
+	if err != nil {
+		return err
+	}
+	return box.Check(tool, args, later)
+}
+
 func (l *ledger) Fill(_ agent.Tool, args []byte, _ agent.Origin) ([]byte, []string, error) {
 	return args, nil, nil
 }

@@ -56,6 +56,7 @@ func checkTimeline(t testing.TB, turn store.TurnInfo) {
 	announced := 0
 	judged, completed, results := map[string]int{}, map[string]int{}, map[string]int{}
 	started := map[string]bool{}
+	given := map[string]int{} // values that people gave: the call is judged again
 	for _, e := range turn.Events {
 		id := e.Fields["tool_call_id"]
 		switch e.Type {
@@ -67,6 +68,13 @@ func checkTimeline(t testing.TB, turn store.TurnInfo) {
 			announced += n
 		case agent.EventPolicyDecision:
 			judged[id]++
+			if e.Fields["action"] == string(agent.AskInput) && judged[id] == 1 {
+				given[id] = 0
+			}
+		case agent.EventRunResumed:
+			if _, input := given[id]; input && e.Fields["approved"] == "true" {
+				given[id] = 1
+			}
 		case agent.EventToolCall:
 			started[id] = true
 		case agent.EventToolResult:
@@ -79,7 +87,7 @@ func checkTimeline(t testing.TB, turn store.TurnInfo) {
 		t.Errorf("turn %s: %d calls were announced, %d completed", turn.ID, announced, len(completed))
 	}
 	for id, n := range completed {
-		if n != 1 || judged[id] != 1 {
+		if n != 1 || judged[id] != 1+given[id] {
 			t.Errorf("turn %s: call %s was judged %d times and completed %d times", turn.ID, id, judged[id], n)
 		}
 	}

@@ -189,6 +189,39 @@ func (m *Masker) Object(canonical string) (string, int) {
 	return out, n
 }
 
+// Call is Object for the arguments of a call of which one, if secret is not empty,
+// is shown to nobody whatever its name.
+func (m *Masker) Call(canonical, secret string) (string, int) {
+	if secret == "" {
+		return m.Object(canonical)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(canonical), &members); err != nil {
+		return maskedObject, 1
+	}
+	hidden := 0
+	if _, there := members[secret]; there {
+		members[secret], hidden = json.RawMessage(`"`+Mask+`"`), 1
+	}
+	out, err := CanonicalOf(members)
+	if err != nil {
+		return maskedObject, 1
+	}
+	out, n := m.Object(out)
+	if hidden == 1 && SecretKey(secret) {
+		hidden = 0 // counted by its name
+	}
+	return out, n + hidden
+}
+
+// With is a masker that hides one more value.
+func (m *Masker) With(value string) *Masker {
+	if m == nil {
+		return NewMasker(value)
+	}
+	return NewMasker(append(slices.Clone(m.known), value)...)
+}
+
 func (m *Masker) value(key string, v any, n *int) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -69,14 +69,7 @@ func (r *run) prepare(ctx context.Context, reply ModelReply) error {
 		key := strings.ToLower(c.Tool) + "\x00" + c.Args
 		switch earlier, twice := seen[key]; {
 		case j.Action == Deny:
-			why := "Denied by policy"
-			if j.Source == SourceSystem {
-				why = "Denied: the policy could not judge this call"
-			}
-			if j.Reason != "" {
-				why += ": " + j.Reason
-			}
-			r.settle(c, CallDenied, "", why)
+			r.settle(c, CallDenied, "", j.denial())
 		case ends:
 			r.settle(c, CallSkipped, "", skippedText)
 		case twice && !tool.Repeatable:
@@ -87,13 +80,11 @@ func (r *run) prepare(ctx context.Context, reply ModelReply) error {
 		case j.Action == Allow:
 			seen[key] = c.ID
 			r.step.Calls = append(r.step.Calls, *c)
-		case j.Action == Ask:
+		case j.Action == Ask, j.Action == AskInput:
 			seen[key] = c.ID
 			if r.question(c, j.Judgement, pending) {
 				pending++
 			}
-		case j.Action == AskInput:
-			r.settle(c, CallDenied, "", "Denied by policy: the rule asks a person for a value, which this version cannot do")
 		default:
 			r.settle(c, CallDenied, "", "Denied: the policy gave no answer that is understood")
 		}
@@ -140,7 +131,7 @@ func (r *run) judge(ctx context.Context, c *ToolCall, n int) judgedCall {
 	if refused != nil {
 		j.Reason = refused.why
 	} else {
-		j = r.Gate.Judge(Question{Tool: tool, Args: []byte(c.Args), Origin: r.work.Turn.Origin, Session: r.work.Turn.Session})
+		j = r.judgement(tool, c.Args)
 		c.Rule = j.Rule
 	}
 	r.decided(c, j, notes...)
@@ -174,12 +165,31 @@ func (r *run) freeze(ctx context.Context, c *ToolCall) (tool Tool, notes []strin
 	if cleared {
 		notes = append(notes, "an argument approved of the model was removed")
 	}
-	if err := r.Toolbox.Check(tool.Name, []byte(args)); err != nil {
+	if err := r.check(tool, args); err != nil {
 		return tool, notes, blocked(", the arguments are wrong: %v", err)
 	}
 	c.Args, c.ArgsSHA256, c.Filled = args, SHA256(args), names
 	c.Definition = r.Toolbox.Definition(tool)
 	return tool, notes, nil
+}
+
+// check says what is wrong with the arguments of a call, without the one that a
+// person is to give: nobody is asked about a call that cannot run.
+func (r *run) check(tool Tool, args string) error {
+	err := r.Toolbox.Check(tool.Name, []byte(args), "")
+	if err == nil {
+		return nil
+	}
+	if j := r.judgement(tool, args); j.Action == AskInput {
+		return r.Toolbox.Check(tool.Name, []byte(args), j.TargetArg)
+	}
+	return err
+}
+
+// judgement asks the policy about a call with these arguments.
+func (r *run) judgement(tool Tool, args string) Judgement {
+	t := r.work.Turn
+	return r.Gate.Judge(Question{Tool: tool, Args: []byte(args), Origin: t.Origin, Session: t.Session})
 }
 
 // clearMarker removes an argument "approved" in any spelling of case: consent
@@ -236,7 +246,7 @@ func (r *run) question(c *ToolCall, j Judgement, pending int) bool {
 		ID: NewID[ApprovalID]("ap", time.Now()), Session: t.Session, Turn: t.ID, Call: c.ID, Place: t.Origin.Place, Status: ApprovalPending,
 		Tool: c.Tool, Args: c.Args, ArgsSHA256: c.ArgsSHA256, RequestSHA256: RequestSHA256(t.Session, t.Origin.Place, *c), Filled: c.Filled,
 		Requester: t.Origin.Author, RequesterName: t.Origin.AuthorName, Rule: j.Rule, Why: j.Reason,
-		Approvers: j.Approvers, Quorum: j.Quorum, Timeout: j.Timeout,
+		Approvers: j.Approvers, Quorum: j.Quorum, Timeout: j.Timeout, TargetArg: j.TargetArg, Prompt: j.Prompt, Secret: j.Secret,
 	}
 	c.Approval = a.ID
 	if r.work.Approvals == nil {
@@ -247,24 +257,82 @@ func (r *run) question(c *ToolCall, j Judgement, pending int) bool {
 	r.step.Approvals = append(r.step.Approvals, a)
 	r.step.Deliveries = append(r.step.Deliveries, Delivery{
 		ID: NewID[DeliveryID]("dlv", time.Now()), Session: t.Session, Turn: t.ID, Kind: DeliverCard, Place: a.Place, Approval: &Approval{ID: a.ID}})
-	shown, _ := r.Mask.Object(c.Args)
 	r.event(EventRunPaused, c.ID, map[string]string{
-		"tool_name": c.Tool, "tool_call_id": string(c.ID), "reason": j.Reason, "payload": shown,
+		"tool_name": c.Tool, "tool_call_id": string(c.ID), "reason": j.Reason, "payload": j.payload(r.shownArgs(c)),
 		"approval_id": string(a.ID), "timeout_ms": strconv.FormatInt(j.Timeout.Milliseconds(), 10),
 	})
-	r.audit(AuditRecord{Kind: AuditApprovalRequested, Approval: a.ID, Decision: string(Ask), Source: SourcePolicy, Rule: j.Rule, Reason: j.Reason, Latency: -1}, c)
+	r.audit(AuditRecord{Kind: AuditApprovalRequested, Approval: a.ID, Decision: string(j.Action), Source: SourcePolicy, Rule: j.Rule, Reason: j.Reason, Latency: -1}, c)
 	return true
+}
+
+// shownArgs are a call's arguments with secrets masked.
+func (r *run) shownArgs(c *ToolCall) string {
+	shown, _ := r.Mask.Call(c.Args, c.SecretArg)
+	return shown
 }
 
 // refusedBefore finds a question about the same tool and bytes in this turn that
 // ended without a yes.
 func (r *run) refusedBefore(c *ToolCall) (Approval, bool) {
 	for _, e := range r.work.Calls {
-		if e.Tool == c.Tool && e.ArgsSHA256 == c.ArgsSHA256 && (e.Status == CallDenied || e.Status == CallExpired || e.Status == CallUndeliverable) && e.Approval != "" {
-			return r.work.Approvals[e.Approval], true
+		if a, asked := r.work.Approvals[e.Approval]; asked && e.sameAs(c) && refused(e.Status) {
+			return a, true
 		}
 	}
 	return Approval{}, false
+}
+
+// insists reports whether the model has asked again for a call after it was told
+// that it was refused and will not be asked again.
+func (r *run) insists() bool {
+	calls := r.work.Calls
+	for i := range calls {
+		if calls[i].Batch != calls[len(calls)-1].Batch {
+			continue
+		}
+		if _, asked := r.refusedBefore(&calls[i]); !asked {
+			continue
+		}
+		n := 0
+		for _, e := range calls[:i+1] {
+			if e.sameAs(&calls[i]) && refused(e.Status) {
+				n++
+			}
+		}
+		if n >= maxRefusals {
+			return true
+		}
+	}
+	return false
+}
+
+// sameAs reports whether two calls would do the same.
+func (c *ToolCall) sameAs(d *ToolCall) bool { return c.Tool == d.Tool && c.ArgsSHA256 == d.ArgsSHA256 }
+
+// payload says what people are asked: the masked arguments and, for ask_input, what
+// is wanted.
+func (j Judgement) payload(args string) string {
+	wanted := map[string]any{"action": j.Action, "args": json.RawMessage(args)}
+	if j.Action == AskInput {
+		wanted["target_arg"], wanted["prompt"] = j.TargetArg, j.Prompt
+	}
+	text, err := CanonicalOf(wanted)
+	if err != nil {
+		return args
+	}
+	return text
+}
+
+// denial words a Judgement that denies, for the model.
+func (j Judgement) denial() string {
+	why := "Denied by policy"
+	if j.Source == SourceSystem {
+		why = "Denied: the policy could not judge this call"
+	}
+	if j.Reason != "" {
+		why += ": " + j.Reason
+	}
+	return why
 }
 
 // decided records the judgement on a call. The notes say how what was judged
@@ -280,7 +348,7 @@ func (r *run) decided(c *ToolCall, j Judgement, notes ...string) {
 func (r *run) audit(a AuditRecord, c *ToolCall) {
 	a.Turn, a.Call, a.Tool, a.ArgsSHA256, a.Channel = c.Turn, c.ID, c.Tool, c.ArgsSHA256, r.work.Turn.Origin.Channel
 	if c.Args != "" {
-		a.Args, _ = r.Mask.Object(c.Args)
+		a.Args = r.shownArgs(c)
 	}
 	a.Tool = r.shown(a.Tool, 200) // a name may be the model's invention
 	a.Reason = r.shown(a.Reason, 2000)

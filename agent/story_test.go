@@ -21,13 +21,16 @@ import (
 //
 //	settings    of the agent, one a line: max_tool_iterations N | turn_timeout DURATION | max_tool_result_chars N | exclude TOOL |
 //	            after_denial WORD | ignore_loops_of TOOL | parallel
-//	rules       of the policy, one a line: ACTION TOOL [by USER,…] [quorum N] [for DURATION] [because WORD]
+//	rules       of the policy, one a line: ACTION TOOL [by USER,…] [quorum N] [for DURATION] [because WORD] [into ARG] [secret yes]
+//	            [when CONDITION] (without spaces)
 //	new rules   those that count after the step "restart with new rules"
 //	model       one answer a line: say TEXT | blank | call TOOL[#ID] ARGS [; TOOL ARGS…] | fail auth|unavailable|refused|strangely
 //	script      what happens, one step a line:
 //	    USER: TEXT                  somebody writes; what is going on goes on
 //	    USER clicks VERB [N]        on the Nth card, once nothing happens by itself any more
 //	    USER clicks VERB [N] twice  both clicks at the same moment
+//	    USER gives N VALUE          what the Nth card asks for
+//	    USER answers N TEXT         what the model gets instead
 //	    settle                      wait until nothing happens by itself any more
 //	    wait STATUS                 wait until the latest turn has this status
 //	    wait for TOOL [N]           wait until it has been started (N times)
@@ -35,6 +38,7 @@ import (
 //	    restart                     an orderly end of the process, then a start
 //	    stop | start                the same, one by one
 //	    crash                       the process dies: nothing it does from now on is written
+//	    forge result of TOOL        somebody writes into the database
 //	    refuse cards                the platform takes no cards any more
 //
 // and what comes of it:

@@ -80,7 +80,7 @@ func (r *run) advance(ctx context.Context) error {
 			t.Status = TurnParked
 			return r.release(ctx, false)
 		}
-		if r.loops() {
+		if r.loops() || r.insists() {
 			t.Status, t.Error = TurnFailed, notice(t.ID, errLoop)
 			r.post(t.Error)
 			return r.release(ctx, false)

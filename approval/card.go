@@ -2,6 +2,7 @@ package approval
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,7 +40,7 @@ func Draw(a agent.Approval, mask *agent.Masker) agent.Card {
 	}
 	c := agent.Card{Approval: a.ID, Status: a.Status, Place: a.Place, Ref: a.CardRef, Tool: show(a.Tool)}
 	c.Title = "Approval needed: " + c.Tool
-	args, masked := mask.Object(a.Args)
+	args, masked := mask.Call(a.Args, a.SecretArg())
 	c.Masked = masked
 	c.Full = agent.Visible(indent(args))
 	c.Fields, c.Cut = fields(args, a.Filled)
@@ -66,8 +67,14 @@ func Draw(a agent.Approval, mask *agent.Masker) agent.Card {
 		c.Facts = append(c.Facts,
 			agent.CardField{Name: "Decide before", Value: moment(a.Deadline)},
 			agent.CardField{Name: "Approval", Value: string(a.ID), Code: true})
+		yes := agent.VerbApprove
+		if a.TargetArg != "" {
+			yes = agent.VerbInput
+			c.Input = &agent.CardInput{Arg: show(a.TargetArg), Prompt: agent.Bound(show(a.Prompt), 500), Secret: a.Secret}
+			c.Facts = append(c.Facts, agent.CardField{Name: "Wanted", Value: cmp.Or(c.Input.Prompt, "a value for "+c.Input.Arg)})
+		}
 		c.Buttons = []agent.Button{
-			{Verb: agent.VerbApprove, Label: "Approve"},
+			{Verb: yes, Label: "Approve"},
 			{Verb: agent.VerbDeny, Label: "Deny"},
 			{Verb: agent.VerbDetails, Label: "Details"},
 		}
@@ -75,8 +82,11 @@ func Draw(a agent.Approval, mask *agent.Masker) agent.Card {
 	}
 	c.Title = strings.ToUpper(string(a.Status[:1])) + string(a.Status[1:]) + ": " + c.Tool
 	c.Outcome = Outcome(a)
-	if a.Reason != "" && a.Source == agent.SourcePerson {
+	if a.Reason != "" && a.Source == agent.SourcePerson && a.Replacement == "" {
 		c.Outcome += ": " + agent.Bound(show(a.Reason), 500)
+	}
+	if a.Replacement != "" {
+		c.Outcome += ": " + agent.Bound(show(a.Replacement), 500)
 	}
 	if h := happened(a); h != "" {
 		c.Outcome += ". " + h

@@ -72,6 +72,8 @@ type Rule struct {
 	// and Prompt the question.
 	TargetArg string `yaml:"target_arg"`
 	Prompt    string `yaml:"prompt"`
+	// Secret keeps the value from everything that is shown or recorded.
+	Secret bool `yaml:"secret"`
 }
 
 // Approvers is who may decide. All of it empty is nobody.
@@ -184,6 +186,9 @@ func (r Rule) validate(i int, errs *configErrors) {
 		if strings.TrimSpace(r.TargetArg) == "" {
 			errs.add(path+".target_arg", "action ask_input needs the argument that takes the answer; write target_arg: NAME")
 		}
+		if r.Quorum != nil && *r.Quorum > 1 {
+			errs.add(path+".quorum", "action ask_input takes the value of one person; write quorum: 1")
+		}
 	case "":
 		errs.add(path+".action", "it is missing; write action: allow, deny, ask or ask_input")
 	default:
@@ -219,6 +224,9 @@ func (r Rule) askingKeys() []string {
 func (r Rule) refuseInput(path string, errs *configErrors) {
 	if r.TargetArg != "" {
 		errs.add(path+".target_arg", "it has no effect with action %s; remove it or write action: ask_input", r.Action)
+	}
+	if r.Secret {
+		errs.add(path+".secret", "it has no effect with action %s; remove it or write action: ask_input", r.Action)
 	}
 	if r.Prompt != "" {
 		errs.add(path+".prompt", "it has no effect with action %s; remove it or write action: ask_input", r.Action)

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,9 @@ type Ruling struct {
 	ActorName   string
 	Backchannel agent.ChannelName
 	Reason      string
+	Args        string // the arguments with the value that a person gave: they replace the frozen ones; empty leaves those
+	Definition  string // hash of the tool's definition that Args were checked against
+	Replacement string // what a person said instead of letting the call run
 	Audit       []agent.AuditRecord
 	Events      []agent.Event
 	Redraw      bool // the card looks different now
@@ -57,6 +61,7 @@ type Ruling struct {
 type Desk struct {
 	store Store
 	dirs  map[agent.ChannelName]Directory
+	box   agent.Toolbox
 	mask  *agent.Masker
 	bell  *agent.Bell
 	log   *slog.Logger
@@ -64,9 +69,10 @@ type Desk struct {
 
 var _ agent.Desk = (*Desk)(nil)
 
-// NewDesk returns a desk. People of a channel without a directory cannot decide.
-func NewDesk(store Store, dirs map[agent.ChannelName]Directory, mask *agent.Masker, bell *agent.Bell, log *slog.Logger) *Desk {
-	return &Desk{store: store, dirs: dirs, mask: mask, bell: bell, log: log}
+// NewDesk returns a desk. People of a channel without a directory cannot decide. The
+// toolbox checks the values that people give.
+func NewDesk(store Store, dirs map[agent.ChannelName]Directory, box agent.Toolbox, mask *agent.Masker, bell *agent.Bell, log *slog.Logger) *Desk {
+	return &Desk{store: store, dirs: dirs, box: box, mask: mask, bell: bell, log: log}
 }
 
 // Decide implements agent.Desk. The person is looked up first, since no
@@ -146,29 +152,49 @@ func (d *Desk) rule(a agent.Approval, now time.Time, c agent.Click, p agent.Pers
 	if why := Authorise(a, p); why != "" {
 		return refuse(why)
 	}
-	switch c.Verb {
-	case agent.VerbApprove:
-		return d.approve(a, now, c, p)
-	case agent.VerbDeny:
-		return d.close(a, now, Ruling{
-			Status: agent.ApprovalDenied, Vote: agent.VerbDeny, Source: agent.SourcePerson,
-			Actor: c.Actor, ActorName: p.Name, Backchannel: c.Backchannel, Reason: c.Reason,
-		})
+	by := Ruling{Source: agent.SourcePerson, Actor: c.Actor, ActorName: p.Name, Backchannel: c.Backchannel, Reason: c.Reason}
+	switch {
+	case c.Verb == agent.VerbApprove && a.TargetArg == "":
+		return d.approve(a, now, by)
+	case c.Verb == agent.VerbApprove:
+		return refuse("This question wants a value for " + agent.VisibleLine(a.TargetArg) + ", so nothing was decided. Please give it.")
+	case c.Verb == agent.VerbInput && a.TargetArg != "":
+		value, err := typed(c.Value)
+		args, tool := "", agent.Tool{}
+		if err == nil {
+			args, tool, err = withValue(d.box, a, value)
+		}
+		if err != nil {
+			return refuse("This value was not taken: " + d.mask.Bounded(err.Error(), 500) + ". Nothing was decided; please give another.")
+		}
+		by.Args, by.Definition = args, d.box.Definition(tool)
+		a.Args, a.ArgsSHA256 = args, agent.SHA256(args) // what is recorded from here on
+		return d.approve(a, now, by)
+	case c.Verb == agent.VerbDeny:
+		by.Status, by.Vote = agent.ApprovalDenied, agent.VerbDeny
+		return d.close(a, now, by)
+	case c.Verb == agent.VerbReplace:
+		text, err := typed(c.Value)
+		if err != nil {
+			return refuse("This answer was not taken: " + err.Error() + ". Nothing was decided; please write another.")
+		}
+		by.Status, by.Vote, by.Replacement = agent.ApprovalReplaced, agent.VerbDeny, text
+		by.Reason = cmp.Or(by.Reason, d.mask.Bounded(text, 1000))
+		return d.close(a, now, by)
 	}
 	return refuse("That is not something that can be done with this question.")
 }
 
-func (d *Desk) approve(a agent.Approval, now time.Time, c agent.Click, p agent.Person) Ruling {
+func (d *Desk) approve(a agent.Approval, now time.Time, vote Ruling) Ruling {
 	for _, v := range a.Votes {
-		if v.Actor == c.Actor {
+		if v.Actor == vote.Actor {
 			return Ruling{Status: agent.ApprovalPending, Verdict: agent.Verdict{Status: a.Status,
 				Text: fmt.Sprintf("You have approved this already; %d of %d approved.", len(a.Votes), a.Quorum)}}
 		}
 	}
-	vote := Ruling{Status: agent.ApprovalPending, Vote: agent.VerbApprove, Source: agent.SourcePerson,
-		Actor: c.Actor, ActorName: p.Name, Backchannel: c.Backchannel, Reason: c.Reason}
+	vote.Status, vote.Vote = agent.ApprovalPending, agent.VerbApprove
 	record := d.record(a, agent.AuditApprovalVote, agent.AuditRecord{
-		Decision: string(agent.ApprovalApproved), Source: agent.SourcePerson, Actor: c.Actor, Backchannel: c.Backchannel, Reason: c.Reason, Latency: now.Sub(a.AskedAt)})
+		Decision: string(agent.ApprovalApproved), Source: vote.Source, Actor: vote.Actor, Backchannel: vote.Backchannel, Reason: vote.Reason, Latency: now.Sub(a.AskedAt)})
 	if have := len(a.Votes) + 1; have < a.Quorum {
 		vote.Audit = []agent.AuditRecord{record}
 		vote.Redraw = true
@@ -184,7 +210,9 @@ func (d *Desk) approve(a agent.Approval, now time.Time, c agent.Click, p agent.P
 // attempted is what a refused click was meant to do, as the audit records it.
 func attempted(v agent.Verb) string {
 	switch v {
-	case agent.VerbApprove, agent.VerbDeny:
+	case agent.VerbInput:
+		return string(agent.VerbApprove)
+	case agent.VerbApprove, agent.VerbDeny, agent.VerbReplace:
 		return string(v)
 	}
 	return ""
@@ -235,7 +263,7 @@ func (d *Desk) close(a agent.Approval, now time.Time, r Ruling) Ruling {
 func (d *Desk) record(a agent.Approval, kind agent.AuditKind, r agent.AuditRecord) agent.AuditRecord {
 	r.Kind, r.Turn, r.Call, r.Approval = kind, a.Turn, a.Call, a.ID
 	r.Tool, r.ArgsSHA256, r.Rule, r.Channel = a.Tool, a.ArgsSHA256, a.Rule, a.Place.Channel
-	r.Args, _ = d.mask.Object(a.Args)
+	r.Args, _ = d.mask.Call(a.Args, a.SecretArg())
 	return r
 }
 

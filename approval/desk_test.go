@@ -79,7 +79,7 @@ func newTestDesk(m *memory, dir Directory) *Desk {
 	if dir != nil {
 		dirs["slack"] = dir
 	}
-	return NewDesk(m, dirs, agent.NewMasker("hunter2-canary"), agent.NewBell(), slog.New(slog.DiscardHandler))
+	return NewDesk(m, dirs, nil, agent.NewMasker("hunter2-canary"), agent.NewBell(), slog.New(slog.DiscardHandler))
 }
 
 func question(id agent.ApprovalID, deadline time.Duration) *agent.Approval {

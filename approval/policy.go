@@ -38,6 +38,7 @@ type rule struct {
 	terms  terms // action ask and ask_input
 	target string
 	prompt string
+	secret bool
 }
 
 // terms are who decides, and how.
@@ -90,7 +91,7 @@ func NewPolicy(c Config) (*Policy, []error) {
 func compileRule(env *cel.Env, i int, r Rule, general terms, errs *configErrors) rule {
 	out := rule{
 		name: r.name(i), action: r.Action, reason: strings.TrimSpace(r.Reason),
-		terms: general, target: r.TargetArg, prompt: r.Prompt,
+		terms: general, target: r.TargetArg, prompt: r.Prompt, secret: r.Secret,
 	}
 	for _, glob := range r.Tools {
 		out.globs = append(out.globs, strings.ToLower(glob))
@@ -106,6 +107,9 @@ func compileRule(env *cel.Env, i int, r Rule, general terms, errs *configErrors)
 		out.terms.approvers = r.Approvers.copy()
 		out.terms.approversPath = rulePath(i) + ".approvers"
 		out.terms.quorumPath = out.terms.approversPath // a general quorum may be too high for them
+	}
+	if r.Action == agent.AskInput {
+		out.terms.quorum = 1 // of one person comes one value
 	}
 	if r.Quorum != nil {
 		out.terms.quorum = *r.Quorum
@@ -237,7 +241,7 @@ func (r rule) judgement() agent.Judgement {
 	}
 	if r.action == agent.Ask || r.action == agent.AskInput {
 		r.terms.apply(&j)
-		j.Prompt, j.TargetArg = r.prompt, r.target
+		j.Prompt, j.TargetArg, j.Secret = r.prompt, r.target, r.secret
 	}
 	return j
 }

@@ -156,10 +156,13 @@ func (h *head) queueRuling(b *pgx.Batch, a agent.Approval, r approval.Ruling) er
 		// Under the lock the row is as rule saw it. If it were not, the division would
 		// fail the transaction, and nothing would be decided.
 		b.Queue(`WITH decided AS (
-				UPDATE approvals SET status = $2, decided_at = $3, decided_by = $4, source = $5, reason = $6, backchannel = $7
+				UPDATE approvals SET status = $2, decided_at = $3, decided_by = $4, source = $5, reason = $6, backchannel = $7, replacement = $8
 				WHERE id = $1 AND status = 'pending' RETURNING id)
 			SELECT 1 / count(*) FROM decided`,
-			a.ID, r.Status, h.now, nullable(clean(r.Actor.String())), r.Source, clean(r.Reason), nullable(r.Backchannel))
+			a.ID, r.Status, h.now, nullable(clean(r.Actor.String())), r.Source, clean(r.Reason), nullable(r.Backchannel), clean(r.Replacement))
+	}
+	if r.Status == agent.ApprovalApproved && r.Args != "" {
+		h.queueNewArgs(b, a, r)
 	}
 	if r.Status == agent.ApprovalApproved {
 		b.Queue(`UPDATE tool_calls SET status = 'approved' WHERE turn_id = $1 AND call_id = $2 AND status = 'prepared'`, a.Turn, a.Call)
@@ -179,4 +182,14 @@ func (h *head) queueRuling(b *pgx.Batch, a agent.Approval, r approval.Ruling) er
 	}
 	h.queueHead(b, decided)
 	return nil
+}
+
+// queueNewArgs puts the arguments that a person completed in the place of those that
+// were asked about, in the question and in the call, which has not begun.
+func (h *head) queueNewArgs(b *pgx.Batch, a agent.Approval, r approval.Ruling) {
+	sum := agent.SHA256(r.Args)
+	request := agent.RequestSHA256(a.Session, a.Place, agent.ToolCall{Turn: a.Turn, ID: a.Call, Tool: a.Tool, Definition: r.Definition, Args: r.Args})
+	b.Queue(`UPDATE approvals SET args = $2, args_sha256 = $3, request_sha256 = $4 WHERE id = $1`, a.ID, r.Args, sum, request)
+	b.Queue(`UPDATE tool_calls SET args = $3, args_sha256 = $4, secret_arg = $5 WHERE turn_id = $1 AND call_id = $2 AND status = 'prepared'`,
+		a.Turn, a.Call, r.Args, sum, clean(a.SecretArg()))
 }

@@ -120,7 +120,7 @@ type oneTool struct{}
 func (oneTool) Tools() []agent.Tool {
 	return []agent.Tool{{Name: "note", Schema: json.RawMessage(`{}`), Run: func(context.Context, agent.Invocation) agent.Result { return agent.Succeeded("noted") }}}
 }
-func (oneTool) Check(string, []byte) error { return nil }
+func (oneTool) Check(string, []byte, string) error { return nil }
 func (oneTool) Fill(_ agent.Tool, args []byte, _ agent.Origin) ([]byte, []string, error) {
 	return args, nil, nil
 }
@@ -160,7 +160,7 @@ func TestCost(t *testing.T) {
 		t.Fatal(errs)
 	}
 	bell := agent.NewBell()
-	desk := approval.NewDesk(db, map[agent.ChannelName]approval.Directory{"slack": silent{}}, agent.NewMasker(), bell, nil)
+	desk := approval.NewDesk(db, map[agent.ChannelName]approval.Directory{"slack": silent{}}, oneTool{}, agent.NewMasker(), bell, nil)
 	engine := agent.NewEngine(agent.Parts{Bundle: agent.Bundle{Config: agent.DefaultConfig(), Model: askFor{}, Gate: policy, Toolbox: oneTool{}}, Store: db, Desk: desk,
 		Channels: []agent.Channel{silent{}}, Mask: agent.NewMasker(), Bell: bell, Owner: "w", Lease: 30 * time.Second, Grace: time.Second})
 	ctx, stop := context.WithCancel(t.Context())

@@ -93,7 +93,7 @@ func add(t *testing.T, jobs Jobs, call, args string, origin agent.Origin) (agent
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := box.Check("cron_add", filled); err != nil {
+	if err := box.Check("cron_add", filled, ""); err != nil {
 		return agent.Result{}, err
 	}
 	res := tool.Run(t.Context(), agent.Invocation{Session: "ses_1", Turn: "turn_1", Call: agent.CallID(call), Args: filled, Origin: origin})

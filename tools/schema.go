@@ -27,7 +27,7 @@ const (
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // Check implements agent.Toolbox.
-func (b *Toolbox) Check(tool string, args []byte) (err error) {
+func (b *Toolbox) Check(tool string, args []byte, later string) (err error) {
 	schema := b.schemas[tool]
 	if schema == nil {
 		return fmt.Errorf("there is no tool %q", tool)
@@ -48,7 +48,10 @@ func (b *Toolbox) Check(tool string, args []byte) (err error) {
 		return fmt.Errorf("the arguments of %s hold a number that is too large: %s", tool, short(bad, 40))
 	}
 	if err := schema.Validate(value); err != nil {
-		return unfit(tool, err)
+		return unfit(tool, err, later)
+	}
+	if later != "" {
+		return nil // what follows needs the whole
 	}
 	if check := b.checks[tool]; check != nil {
 		if err := check(args); err != nil {
@@ -58,12 +61,17 @@ func (b *Toolbox) Check(tool string, args []byte) (err error) {
 	return nil
 }
 
-func unfit(tool string, err error) error {
+// unfit words what is wrong, without what is wrong with the argument later.
+func unfit(tool string, err error, later string) error {
 	var v *jsonschema.ValidationError
 	if !errors.As(err, &v) {
 		return fmt.Errorf("the arguments of %s do not fit: %w", tool, err)
 	}
-	return fmt.Errorf("the arguments of %s do not fit: %s", tool, strings.Join(problems(v), "; "))
+	list := problems(v, later)
+	if len(list) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the arguments of %s do not fit: %s", tool, strings.Join(list, "; "))
 }
 
 func compile(t agent.Tool) (schema *jsonschema.Schema, err error) {
@@ -136,10 +144,19 @@ func hugeNumber(v any) string {
 }
 
 // problems flattens a validation error to its leaves, one sentence each.
-func problems(v *jsonschema.ValidationError) []string {
+func problems(v *jsonschema.ValidationError, later string) []string {
 	var list []string
 	var walk func(e *jsonschema.ValidationError)
 	walk = func(e *jsonschema.ValidationError) {
+		if later != "" && len(e.InstanceLocation) > 0 && e.InstanceLocation[0] == later {
+			return
+		}
+		if k, ok := e.ErrorKind.(*kind.Required); ok && later != "" && len(e.InstanceLocation) == 0 {
+			k.Missing = slices.DeleteFunc(k.Missing, func(name string) bool { return name == later })
+			if len(k.Missing) == 0 {
+				return
+			}
+		}
 		if len(e.Causes) == 0 {
 			if p := short(problem(e), maxProblemBytes); !slices.Contains(list, p) {
 				list = append(list, p)

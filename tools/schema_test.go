@@ -76,7 +76,7 @@ func TestCheckTellsWhatToFix(t *testing.T) {
 		`[]`:                                       "no JSON object",
 		`nonsense`:                                 "no JSON object",
 	} {
-		err := c.Check("t", []byte(args))
+		err := c.Check("t", []byte(args), "")
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
@@ -84,11 +84,11 @@ func TestCheckTellsWhatToFix(t *testing.T) {
 			t.Errorf("%s: %d bytes of error", args, len(err.Error()))
 		}
 	}
-	if err := c.Check("other", []byte(`{}`)); err == nil {
+	if err := c.Check("other", []byte(`{}`), ""); err == nil {
 		t.Error("unknown tool passes")
 	}
 	many := `{"path":"a"` + strings.Repeat(`,"`+strings.Repeat("x", 1000)+`":1`, 1) + `}`
-	if err := c.Check("t", []byte(many)); err == nil || len(err.Error()) > 500 {
+	if err := c.Check("t", []byte(many), ""); err == nil || len(err.Error()) > 500 {
 		t.Errorf("long property name: %v", err)
 	}
 }
@@ -161,7 +161,7 @@ func TestBuiltinArgumentsAreCheckedBeyondTheSchema(t *testing.T) {
 		`cron_add {"prompt":"x"}`, `cron_add {"prompt":"x","schedule":"no"}`, `cron_add {"prompt":"x","at":"soon"}`,
 	} {
 		tool, args, _ := strings.Cut(call, " ")
-		if err := c.Check(tool, []byte(args)); err == nil {
+		if err := c.Check(tool, []byte(args), ""); err == nil {
 			t.Errorf("%s passes", call)
 		}
 	}
@@ -170,7 +170,7 @@ func TestBuiltinArgumentsAreCheckedBeyondTheSchema(t *testing.T) {
 		`cron_add {"prompt":"x","schedule":"@daily"}`, `send_message {"text":"x"}`, `cron_remove {"id":"job_1"}`,
 	} {
 		tool, args, _ := strings.Cut(call, " ")
-		if err := c.Check(tool, []byte(args)); err != nil {
+		if err := c.Check(tool, []byte(args), ""); err != nil {
 			t.Errorf("%s: %v", call, err)
 		}
 	}

@@ -162,7 +162,7 @@ func ended(ctx context.Context, err error) error {
 
 // take handles one line. It is an answer to the question that the prompt named
 // and to no other, whatever has been opened or closed since.
-func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, asked agent.ApprovalID, line string) error {
+func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, asked question, line string) error {
 	text := strings.TrimSpace(line)
 	state, err := c.cfg.State(ctx, c.place())
 	if err != nil {
@@ -173,12 +173,12 @@ func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, asked agent.A
 	case text == "":
 		return nil
 	case agent.IsStop(text):
-	case asked != "" && slices.Contains(state.Open, asked):
-		return c.answer(ctx, in, asked, strings.ToLower(word), strings.TrimSpace(reason))
+	case asked.id != "" && slices.Contains(state.Open, asked.id):
+		return c.answer(ctx, in, asked, strings.ToLower(word), strings.TrimSpace(reason), text)
 	case len(state.Open) > 0:
 		c.print("Another question is open by now and nothing was decided; please read it first.")
 		return nil
-	case asked != "" && isAnswer(strings.ToLower(word)):
+	case asked.id != "" && isAnswer(strings.ToLower(word)):
 		c.print("The question is closed by now and nothing was decided.")
 		return nil
 	case isAnswer(strings.ToLower(text)):
@@ -197,20 +197,28 @@ func (c *Channel) take(ctx context.Context, in agent.Inlet, n int, asked agent.A
 
 func isAnswer(word string) bool {
 	switch word {
-	case "y", "yes", "n", "no", "d", "details", "a", "always", "e", "edit":
+	case "y", "yes", "n", "no", "d", "details", "a", "always", "e", "edit", "i", "instead":
 		return true
 	}
 	return false
 }
 
-// answer applies a line to an open question.
-func (c *Channel) answer(ctx context.Context, in agent.Inlet, id agent.ApprovalID, word, reason string) error {
+// question is what the next line answers; the zero question is none.
+type question struct {
+	id    agent.ApprovalID
+	input *agent.CardInput // what is wanted besides a yes; nil: a yes will do
+}
+
+// answer applies a line to an open question: a word, or all of it where a value is
+// wanted.
+func (c *Channel) answer(ctx context.Context, in agent.Inlet, asked question, word, reason, line string) error {
+	id := asked.id
 	click := agent.Click{Approval: id, Actor: agent.Actor{Channel: "cli", User: c.cfg.User}, ActorName: c.cfg.User, Reason: reason, Backchannel: Name}
 	switch word {
-	case "y", "yes":
-		click.Verb = agent.VerbApprove
 	case "n", "no":
 		click.Verb = agent.VerbDeny
+	case "i", "instead":
+		click.Verb, click.Value, click.Reason = agent.VerbReplace, reason, ""
 	case "d", "details":
 		card, err := in.Card(ctx, id)
 		if err != nil {
@@ -218,12 +226,21 @@ func (c *Channel) answer(ctx context.Context, in agent.Inlet, id agent.ApprovalI
 		}
 		c.print("%s\n%s", card.Title, card.Full)
 		return nil
-	case "a", "always", "e", "edit":
-		c.print("%q is not available in this version. Nothing was decided; please answer y, n or d.", word)
-		return nil
 	default:
-		c.print("A question is open and nothing was decided; please answer y (yes), n (no, a reason may follow) or d (details).")
-		return nil
+		if asked.input != nil {
+			click.Verb, click.Value, click.Reason = agent.VerbInput, strings.TrimPrefix(line, "= "), ""
+			break
+		}
+		switch word {
+		case "y", "yes":
+			click.Verb = agent.VerbApprove
+		case "a", "always", "e", "edit":
+			c.print("%q is not available in this version. Nothing was decided; please answer y, n, i or d.", word)
+			return nil
+		default:
+			c.print("A question is open and nothing was decided; please answer y (yes), n (no, a reason may follow), i (what the model gets instead follows) or d (details).")
+			return nil
+		}
 	}
 	v, err := in.Decide(ctx, click)
 	if err != nil {
@@ -272,18 +289,19 @@ func (c *Channel) settled(ctx context.Context) (State, error) {
 // its card if an earlier run has asked it: nobody shall answer what they do not see.
 // The prompt names the question: there may be several, and text above may look like
 // a card.
-func (c *Channel) ask(ctx context.Context, in agent.Inlet, s State) (asked agent.ApprovalID, err error) {
+func (c *Channel) ask(ctx context.Context, in agent.Inlet, s State) (asked question, err error) {
 	what := ""
 	if len(s.Open) > 0 {
-		asked = s.Open[0]
-		card, err := in.Card(ctx, asked)
+		asked.id = s.Open[0]
+		card, err := in.Card(ctx, asked.id)
 		if err != nil {
-			return "", err
+			return question{}, err
 		}
-		what = fmt.Sprintf("%s (%s)", card.Tool, asked)
+		asked.input = card.Input
+		what = fmt.Sprintf("%s (%s)", card.Tool, asked.id)
 		c.mu.Lock()
-		seen := c.cards[asked]
-		c.cards[asked] = true
+		seen := c.cards[asked.id]
+		c.cards[asked.id] = true
 		c.mu.Unlock()
 		if !seen {
 			c.print("%s", cardText(card))
@@ -292,8 +310,12 @@ func (c *Channel) ask(ctx context.Context, in agent.Inlet, s State) (asked agent
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case asked != "":
-		fmt.Fprintf(c.cfg.Out, "Approve %s? [y]es, [n]o, [d]etails: ", what)
+	case asked.id != "":
+		if in := asked.input; in != nil {
+			fmt.Fprintf(c.cfg.Out, "%s: type the value of %s (= first, if it looks like an answer), or [n]o, [i]nstead, [d]etails: ", what, in.Arg)
+		} else {
+			fmt.Fprintf(c.cfg.Out, "Approve %s? [y]es, [n]o, [i]nstead, [d]etails: ", what)
+		}
 		if c.cfg.Prompt == "" {
 			fmt.Fprintln(c.cfg.Out)
 		}

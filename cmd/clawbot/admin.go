@@ -171,7 +171,7 @@ func (a *app) approvalsList(ctx context.Context, asJSON bool) error {
 		return a.print(false, nil, func(w io.Writer) {
 			fmt.Fprintln(w, "ID\tSTATUS\tTOOL\tREQUESTED BY\tDECIDE BEFORE\tARGS")
 			for _, ap := range list {
-				args, _ := a.mask.Object(ap.Args)
+				args, _ := a.mask.Call(ap.Args, ap.SecretArg())
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", ap.ID, ap.Status, agent.VisibleLine(ap.Tool), agent.VisibleLine(ap.Requester.String()),
 					ap.Deadline.UTC().Format("2006-01-02 15:04:05"), agent.VisibleLine(strings.ReplaceAll(agent.Bound(args, 80), "\n", " ")))
 			}
@@ -214,6 +214,8 @@ type approvalJSON struct {
 	Tool        string               `json:"tool"`
 	Args        json.RawMessage      `json:"args"`
 	ArgsSHA256  string               `json:"args_sha256"`
+	TargetArg   string               `json:"target_arg,omitempty"`
+	Prompt      string               `json:"prompt,omitempty"`
 	Requester   string               `json:"requester"`
 	Rule        string               `json:"rule"`
 	Approvers   agent.Approvers      `json:"approvers"`
@@ -228,22 +230,55 @@ type approvalJSON struct {
 }
 
 func (a *app) approvalJSON(ap agent.Approval) approvalJSON {
-	args, _ := a.mask.Object(ap.Args)
+	args, _ := a.mask.Call(ap.Args, ap.SecretArg())
 	return approvalJSON{
 		ID: ap.ID, Status: ap.Status, Session: ap.Session, Turn: ap.Turn, Call: ap.Call, Tool: ap.Tool, Args: json.RawMessage(args),
-		ArgsSHA256: ap.ArgsSHA256, Requester: ap.Requester.String(), Rule: ap.Rule, Approvers: ap.Approvers, Quorum: ap.Quorum, Approvals: len(ap.Votes),
+		ArgsSHA256: ap.ArgsSHA256, TargetArg: ap.TargetArg, Prompt: ap.Prompt, Requester: ap.Requester.String(), Rule: ap.Rule, Approvers: ap.Approvers, Quorum: ap.Quorum, Approvals: len(ap.Votes),
 		AskedAt: ap.AskedAt, Deadline: ap.Deadline, DecidedBy: ap.DecidedBy.String(), Source: ap.Source, Reason: ap.Reason, Backchannel: ap.Backchannel,
 	}
 }
 
+// approve says yes, with the value that the question wants, if it wants one.
+func (a *app) approve(ctx context.Context, id agent.ApprovalID, reason, value string) error {
+	c := agent.Click{Approval: id, Verb: agent.VerbApprove, Reason: reason}
+	if value == "-" {
+		text, err := io.ReadAll(io.LimitReader(a.stdin, 1<<20))
+		if err != nil {
+			return fmt.Errorf("read the value from standard input: %w", err)
+		}
+		value = string(text)
+	}
+	if value != "" {
+		c.Verb, c.Value = agent.VerbInput, value
+	}
+	return a.decide(ctx, c)
+}
+
+// deny says no, or answers instead of the tool.
+func (a *app) deny(ctx context.Context, id agent.ApprovalID, reason, instead string) error {
+	c := agent.Click{Approval: id, Verb: agent.VerbDeny, Reason: reason}
+	if instead != "" {
+		c.Verb, c.Value = agent.VerbReplace, instead
+	}
+	return a.decide(ctx, c)
+}
+
 // decide is the command line's way to answer a question. It passes the same check
 // as a click.
-func (a *app) decide(ctx context.Context, id agent.ApprovalID, verb agent.Verb, reason string) error {
+func (a *app) decide(ctx context.Context, c agent.Click) error {
 	return a.withDatabase(ctx, asking, func(db *database) error {
-		desk := approval.NewDesk(db.DB, nil, a.mask, agent.NewBell(), a.log)
+		var box agent.Toolbox
+		if c.Verb == agent.VerbInput {
+			tools, err := a.toolbox(db.DB)
+			if err != nil {
+				return err
+			}
+			box = tools
+		}
+		desk := approval.NewDesk(db.DB, nil, box, a.mask, agent.NewBell(), a.log)
 		name := userName()
-		v, err := desk.Decide(ctx, agent.Click{
-			Approval: id, Verb: verb, Actor: agent.Actor{Channel: "cli", User: name}, ActorName: name, Reason: reason, Backchannel: "cli"})
+		c.Actor, c.ActorName, c.Backchannel = agent.Actor{Channel: "cli", User: name}, name, "cli"
+		v, err := desk.Decide(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -254,7 +289,7 @@ func (a *app) decide(ctx context.Context, id agent.ApprovalID, verb agent.Verb, 
 			fmt.Fprintln(a.stdout, v.Text)
 			return nil
 		}
-		fmt.Fprintf(a.stdout, "%s is %s\n", id, v.Status)
+		fmt.Fprintf(a.stdout, "%s is %s\n", c.Approval, v.Status)
 		return nil
 	})
 }

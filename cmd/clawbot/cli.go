@@ -142,6 +142,7 @@ type approvalsApproveCmd struct {
 	leaf
 	ID     string `arg:"" help:"Id of the approval, as list prints it."`
 	Reason string `placeholder:"TEXT" help:"Why; kept in the audit."`
+	Value  string `placeholder:"TEXT" help:"The value that an ask_input rule asks for; - reads it from standard input."`
 }
 
 func (approvalsApproveCmd) Help() string {
@@ -150,8 +151,9 @@ func (approvalsApproveCmd) Help() string {
 
 type approvalsDenyCmd struct {
 	leaf
-	ID     string `arg:"" help:"Id of the approval, as list prints it."`
-	Reason string `placeholder:"TEXT" help:"Why; told to the model and kept in the audit."`
+	ID      string `arg:"" help:"Id of the approval, as list prints it."`
+	Reason  string `placeholder:"TEXT" help:"Why; told to the model and kept in the audit."`
+	Instead string `placeholder:"TEXT" help:"What the model gets as the result instead of running the tool."`
 }
 
 func (approvalsDenyCmd) Help() string {

@@ -78,9 +78,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case *approvalsShowCmd:
 		return a.approvalsShow(ctx, agent.ApprovalID(c.ID), c.JSON)
 	case *approvalsApproveCmd:
-		return a.decide(ctx, agent.ApprovalID(c.ID), agent.VerbApprove, c.Reason)
+		return a.approve(ctx, agent.ApprovalID(c.ID), c.Reason, c.Value)
 	case *approvalsDenyCmd:
-		return a.decide(ctx, agent.ApprovalID(c.ID), agent.VerbDeny, c.Reason)
+		return a.deny(ctx, agent.ApprovalID(c.ID), c.Reason, c.Instead)
 	case *auditListCmd:
 		now := time.Now()
 		return a.auditList(ctx, store.AuditQuery{

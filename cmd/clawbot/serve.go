@@ -42,7 +42,7 @@ func (a *app) newEngine(db *store.DB, channels []agent.Channel, directories map[
 		a.log.Warn("agent.excluded_tools names a tool that does not exist", "tool", name)
 	}
 	bell := agent.NewBell()
-	desk := approval.NewDesk(db, directories, a.mask, bell, a.log)
+	desk := approval.NewDesk(db, directories, box, a.mask, bell, a.log)
 	return &engine{
 		Engine: agent.NewEngine(agent.Parts{
 			Bundle: agent.Bundle{Config: a.Agent, Model: model, Gate: policy, Toolbox: box, AfterDenial: a.Approval.DenialPolicy},

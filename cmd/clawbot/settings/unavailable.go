@@ -30,9 +30,6 @@ func (s Settings) unavailable() []feature {
 	lacks(s.Agent.ToolProtocol == agent.ProtocolText, "agent.tool_protocol", "the text protocol is not available in this version; native is used")
 	lacks(s.Agent.ToolReceipts.Enabled, "agent.tool_receipts", "tool receipts are not available in this version; results carry none")
 	lacks(s.Approval.Reminder > 0, "approval.reminder", "reminders are not available in this version; a card is posted once")
-	for i, r := range s.Approval.Rules {
-		lacks(r.Action == agent.AskInput, fmt.Sprintf("approval.rules[%d].action", i), "ask_input is not available in this version; the calls of this rule are denied")
-	}
 	web := func(path string, a approval.Approvers) {
 		for i, user := range a.Users {
 			lacks(strings.HasPrefix(user, "web:"), fmt.Sprintf("%s.users[%d]", path, i), "the web console is not available in this version; "+user+" cannot decide there")
