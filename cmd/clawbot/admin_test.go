@@ -76,6 +76,54 @@ func TestApprovalsOnTheCommandLine(t *testing.T) {
 	}
 }
 
+// The command line gives the value that a rule wants, also from standard input, and
+// an answer instead of the call. A secret value is shown nowhere.
+//
+// Rows: L47, L66, L70.
+func TestValuesOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `
+channels: { slack: { allow: { users: ["*"], channels: ["*"] } } }
+approval:
+  approvers: { local: true, users: ["slack:T0001/U0002"] }
+  rules:
+    - { name: words, tools: [write_file], action: ask_input, target_arg: content, prompt: "What shall it say?", secret: true }
+`)
+	for _, name := range []string{"one", "two"} {
+		w.model.Each("write "+name, modeltest.Call("write_file", fmt.Sprintf(`{"path":"%s.txt"}`, name)), modeltest.Text("The end of "+name+"."))
+	}
+	w.serve()
+	for _, c := range []struct {
+		name string
+		args []string
+	}{{"one", []string{"approve", "--value", "-"}}, {"two", []string{"deny", "--instead", "there is such a file"}}} {
+		ask := w.ask("write " + c.name)
+		card := w.card(ask)
+		approve, _ := card.Button("Approve")
+		if _, errs, status := w.run("approvals", "approve", approve.Value); status != 1 || !strings.Contains(errs, "wants a value for content") {
+			t.Errorf("without a value: status %d, %s", status, errs)
+		}
+		args := append([]string{"approvals", c.args[0], approve.Value}, c.args[1:]...)
+		if out, errs, status := w.runWith(strings.NewReader("geheimes-wort\n"), args...); status != 0 {
+			t.Errorf("%s: status %d\n%s%s", args, status, out, errs)
+		}
+		w.slack.WaitText(t, "C0001", ask.TS, "The end of "+c.name+".")
+		if out := w.must("approvals", "show", approve.Value); strings.Contains(out, "geheim") {
+			t.Errorf("the value is shown:\n%s", out)
+		}
+	}
+	w.settled()
+	if one, two := w.wroteFile("one.txt"), w.wroteFile("two.txt"); one != "geheimes-wort" || two != "" {
+		t.Errorf("one.txt holds %q, two.txt %q", one, two)
+	}
+	if results := w.model.Requests()[3].Results(); !strings.Contains(results[0].Text, "there is such a file") {
+		t.Errorf("the model is told %s", results[0].Text)
+	}
+	w.want("0\n", `SELECT count(*) FROM audit_log WHERE audit_log::text LIKE '%geheim%'`)
+	w.want("0\n", `SELECT count(*) FROM events WHERE events::text LIKE '%geheim%'`)
+	w.want("0\n", `SELECT count(*) FROM messages WHERE messages::text LIKE '%geheim%'`)
+}
+
 // Where the settings do not let the console decide, it does not.
 //
 // Rows: T3, T4, L74.

@@ -100,7 +100,7 @@ func TestReadmeStory(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("status %d\n%s%s", status, out, errs)
 	}
-	for _, part := range []string{"Approval needed: write_file", "notes.txt", "? [y]es, [n]o, [d]etails", "approved by", "ran and succeeded"} {
+	for _, part := range []string{"Approval needed: write_file", "notes.txt", "? [y]es, [n]o, [i]nstead, [d]etails", "approved by", "ran and succeeded"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("the chat lacks %q:\n%s", part, out)
 		}
@@ -153,6 +153,8 @@ func TestChatAnswers(t *testing.T) {
 		"details, then yes":   {[]string{"d", "y"}, "succeeded", `"content": "x"`},
 		"not an answer":       {[]string{"sure, go ahead"}, "cancelled", "nothing was decided"},
 		"always is not built": {[]string{"a", "n"}, "denied", "not available"},
+		"answer instead":      {[]string{"i use b.txt"}, "replaced", "use b.txt"},
+		"instead of nothing":  {[]string{"i", "n"}, "denied", "it is empty"},
 		"blank":               {[]string{"", "  ", "n"}, "denied", "denied by"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,6 +171,54 @@ func TestChatAnswers(t *testing.T) {
 			w.want(c.outcome+"\n", `SELECT outcome FROM tool_calls`)
 			if got := w.wroteFile("a.txt"); (got == "x") != (c.outcome == "succeeded") {
 				t.Errorf("a.txt holds %q", got)
+			}
+		})
+	}
+}
+
+// A rule wants a value: what is typed goes into the call, and a word that is an
+// answer stays one unless it is marked as the value.
+//
+// Rows: L47, L48, L63.
+func TestChatAsksForAValue(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		input          []string
+		outcome, wrote string
+		shows          string
+	}{
+		"value":               {[]string{"the second word"}, "succeeded", "the second word", "What shall it say?"},
+		"no":                  {[]string{"n"}, "denied", "", "denied by"},
+		"n as the value":      {[]string{"= n"}, "succeeded", "n", "approved by"},
+		"details, then value": {[]string{"d", "x"}, "succeeded", "x", `"path": "a.txt"`},
+		"yes is a value":      {[]string{"yes"}, "succeeded", "yes", "approved by"},
+		"end of input":        {nil, "cancelled", "", "not approved"},
+		"answer instead":      {[]string{"i never mind"}, "replaced", "", "never mind"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, `
+approval:
+  approvers: { local: true }
+  rules:
+    - { name: words, tools: [write_file], action: ask_input, target_arg: content, prompt: "What shall it say?" }
+`)
+			settings := w.env
+			w.alone("openai:test")
+			w.withDatabase()
+			for _, v := range settings {
+				if strings.HasPrefix(v, "CLAWBOT_CONFIG=") {
+					w.env = append(w.env, v)
+				}
+			}
+			w.model.Reply(modeltest.Call("write_file", `{"path":"a.txt"}`), modeltest.Text("That is that."))
+			out, errs, status := w.runWith(strings.NewReader(strings.Join(append([]string{"write it"}, c.input...), "\n")), "chat")
+			if status != 0 || !strings.Contains(out, c.shows) || !strings.Contains(out, "That is that.") {
+				t.Errorf("status %d, want %q shown:\n%s%s", status, c.shows, out, errs)
+			}
+			w.want(c.outcome+"\n", `SELECT outcome FROM tool_calls`)
+			if got := w.wroteFile("a.txt"); got != c.wrote {
+				t.Errorf("a.txt holds %q, want %q", got, c.wrote)
 			}
 		})
 	}
