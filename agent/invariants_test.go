@@ -3,16 +3,21 @@ package agent_test
 import (
 	"strconv"
 	"strings"
-	"testing"
 
 	"github.com/clawbot/clawbot/agent"
 	"github.com/clawbot/clawbot/store"
 )
 
+// reporter is a test, rapid's too.
+type reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
 // checkHistory reports what a provider would refuse: a history that does not
 // begin with a person, an empty text, a call without exactly one result right
 // behind it and in order, a result without its call.
-func checkHistory(t testing.TB, h []agent.Message) {
+func checkHistory(t reporter, h []agent.Message) {
 	t.Helper()
 	var open []agent.CallID
 	for i, m := range h {
@@ -48,7 +53,7 @@ func checkHistory(t testing.TB, h []agent.Message) {
 
 // checkTimeline reports a timeline that does not tell of every call exactly once
 // how it ended, or of a start without a result.
-func checkTimeline(t testing.TB, turn store.TurnInfo) {
+func checkTimeline(t reporter, turn store.TurnInfo) {
 	t.Helper()
 	if turn.Status == agent.TurnRunning || turn.Status == agent.TurnParked {
 		return
@@ -63,7 +68,7 @@ func checkTimeline(t testing.TB, turn store.TurnInfo) {
 		case agent.EventToolBatchStarted:
 			n, err := strconv.Atoi(e.Fields["tool_call_count"])
 			if err != nil {
-				t.Error(err)
+				t.Errorf("%v", err)
 			}
 			announced += n
 		case agent.EventPolicyDecision:
