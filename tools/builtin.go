@@ -13,7 +13,7 @@ const Owner = "builtin"
 
 // Deps are what built-in tools use of the rest of clawbot.
 type Deps struct {
-	Outbox Outbox           // nil: no send_message
+	Outbox Outbox           // nil: no send_message, ask_user, escalate_to_human
 	Jobs   Jobs             // nil: no cron_add, cron_list, cron_remove
 	Now    func() time.Time // nil: time.Now
 
@@ -55,7 +55,7 @@ func Builtin(cfg Config, deps Deps) ([]agent.Tool, error) {
 		list = append(list, httpFetch(cfg.HTTPFetch, deps.Resolver))
 	}
 	if deps.Outbox != nil {
-		list = append(list, sendMessage(deps.Outbox))
+		list = append(list, sendMessage(deps.Outbox), askUser(deps.Outbox), escalate(deps.Outbox))
 	}
 	if deps.Jobs != nil {
 		list = append(list, cronAdd(deps.Jobs, deps.Now), cronList(deps.Jobs), cronRemove(deps.Jobs))
