@@ -76,7 +76,7 @@ func TestFromMessageToAuditedRunAcrossSIGKILL(t *testing.T) {
 		`write_file succeeded {"content":"ship it","path":"plan.txt"} true`+"\n")
 	want("approvals", `SELECT status, decided_by, source, backchannel FROM approvals`, "approved slack:T0001/U0002 person slack\n")
 	want("messages", `SELECT role, text FROM messages ORDER BY seq`,
-		"user please write the plan\nassistant \ntool wrote a new file plan.txt (7 bytes)\nassistant The plan is written.\n")
+		"user please write the plan\nassistant \ntool <tool_output>\nwrote a new file plan.txt (7 bytes)\n</tool_output>\nassistant The plan is written.\n")
 	want("audit", `SELECT kind, decision, source, actor, channel FROM audit_log ORDER BY seq`, strings.Join([]string{
 		"policy_decision ask policy - slack",
 		"approval_requested ask policy - slack",
