@@ -47,12 +47,18 @@ var ErrAuditNotEmpty = errors.New("the audit has rows, and taking the migration 
 // rows in the audit it does so only if erase is set.
 func MigrateDown(ctx context.Context, ownerURL string, erase bool) error {
 	return withGoose(ctx, ownerURL, func(p *goose.Provider, db *sql.DB) error {
+		at, err := p.GetDBVersion(ctx)
+		if err != nil {
+			return fmt.Errorf("read migrations: %w", tidy(err))
+		}
 		var rows bool
-		// Without the table there is nothing to erase.
-		if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_log)`).Scan(&rows); err == nil && rows && !erase {
+		// The first migration made the audit; without the table there is nothing to erase.
+		if at > 1 {
+			erase = true
+		} else if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM audit_log)`).Scan(&rows); err == nil && rows && !erase {
 			return ErrAuditNotEmpty
 		}
-		_, err := p.Down(ctx)
+		_, err = p.Down(ctx)
 		if errors.Is(err, goose.ErrNoNextVersion) {
 			return errors.New("no migration is applied")
 		}
