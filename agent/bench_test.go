@@ -41,6 +41,8 @@ type bench struct {
 	ledger   *ledger
 	config   agent.Config
 	denial   agent.AfterDenial
+	before   []agent.BeforeHook
+	after    []agent.AfterHook
 	brain    agent.Model   // what to use instead of the scripted model
 	lease    time.Duration // of sessions
 	faults   func(*mortalStore)
@@ -180,7 +182,7 @@ func (b *bench) start() {
 	}
 	b.desk = approval.NewDesk(b.store, map[agent.ChannelName]approval.Directory{"slack": b.room}, b.ledger, mask, bell, log)
 	b.engine = agent.NewEngine(agent.Parts{
-		Bundle: agent.Bundle{Config: b.config, Model: model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial},
+		Bundle: agent.Bundle{Config: b.config, Model: model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial, Before: b.before, After: b.after},
 		Store:  b.store, Desk: b.desk, Channels: []agent.Channel{b.room}, Mask: mask, Bell: bell, Log: log,
 		Owner: fmt.Sprintf("run-%d", b.runs), Lease: b.lease, Grace: 200 * time.Millisecond,
 	})
@@ -374,6 +376,14 @@ func (b *bench) auditArgs() string {
 	var out strings.Builder
 	for _, r := range b.auditRows() {
 		fmt.Fprintf(&out, "%s %s\n", r.Kind, orDash(r.Args))
+	}
+	return out.String()
+}
+
+func (b *bench) auditReasons() string {
+	var out strings.Builder
+	for _, r := range b.auditRows() {
+		fmt.Fprintf(&out, "%s %s\n", r.Kind, orDash(r.Reason))
 	}
 	return out.String()
 }

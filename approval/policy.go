@@ -217,7 +217,7 @@ func (p *Policy) Judge(q agent.Question) (j agent.Judgement) {
 	name := strings.ToLower(q.Tool.Name)
 	vars := variables(q, args)
 	for _, r := range p.rules {
-		if !slices.ContainsFunc(r.globs, func(g string) bool { return matchGlob(g, name) }) {
+		if !slices.ContainsFunc(r.globs, func(g string) bool { return agent.MatchGlob(g, name) }) {
 			continue
 		}
 		if r.when != nil {
@@ -294,3 +294,6 @@ func strictness(a agent.Action) int {
 	}
 	return 4
 }
+
+// matchesAll reports whether a pattern matches every name.
+func matchesAll(glob string) bool { return glob != "" && strings.Trim(glob, "*") == "" }

@@ -88,7 +88,7 @@ func readFile(path string) (text []byte, problem string) {
 // check finds what is wrong with values and their combinations. What the reader
 // has told of already is not told again.
 func (s Settings) check(told Errors) Errors {
-	found := slices.Concat(s.Agent.Validate(), s.Channels.Slack.Validate(), s.Tools.Validate(), s.File.validate())
+	found := slices.Concat(s.Agent.Validate(), s.Channels.Slack.Validate(), s.Tools.Validate(), s.Hooks.Validate(), s.File.validate())
 	policy, wrong := approval.NewPolicy(s.Approval)
 	found = append(found, wrong...)
 	if policy != nil {
