@@ -198,6 +198,9 @@ func (s Settings) Notices() []string {
 	if d := s.Approval.Default; d != nil && *d == agent.Allow {
 		out = append(out, "approval.default: allow loosens nothing, since a tool's own default still counts; write a rule with action: allow")
 	}
+	if s.Agent.ToolProtocol == agent.ProtocolText && s.Agent.StrictParsing {
+		out = append(out, "agent.strict_parsing hides agent.tool_protocol: text; tools are offered natively")
+	}
 	if !s.SlackOn() {
 		for name, set := range map[string]bool{"SLACK_APP_TOKEN": s.Env.SlackAppToken.Set(), "SLACK_SIGNING_SECRET": s.Env.SlackSigningSecret.Set()} {
 			if set {
