@@ -42,6 +42,7 @@ type bench struct {
 	config   agent.Config
 	denial   agent.AfterDenial
 	before   []agent.BeforeHook
+	receipts agent.Receipts
 	after    []agent.AfterHook
 	brain    agent.Model   // what to use instead of the scripted model
 	lease    time.Duration // of sessions
@@ -108,6 +109,8 @@ func (b *bench) configure(text string) {
 			b.config.ParallelTools = true
 		case "after_denial":
 			b.denial = agent.AfterDenial(value)
+		case "receipts":
+			b.receipts = storyReceipts{}
 		case "ignore_loops_of":
 			b.config.LoopGuard.Ignore = append(b.config.LoopGuard.Ignore, value)
 		case "exclude":
@@ -182,7 +185,7 @@ func (b *bench) start() {
 	}
 	b.desk = approval.NewDesk(b.store, map[agent.ChannelName]approval.Directory{"slack": b.room}, b.ledger, mask, bell, log)
 	b.engine = agent.NewEngine(agent.Parts{
-		Bundle: agent.Bundle{Config: b.config, Model: model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial, Before: b.before, After: b.after},
+		Bundle: agent.Bundle{Config: b.config, Model: model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial, Before: b.before, After: b.after, Receipts: b.receipts},
 		Store:  b.store, Desk: b.desk, Channels: []agent.Channel{b.room}, Mask: mask, Bell: bell, Log: log,
 		Owner: fmt.Sprintf("run-%d", b.runs), Lease: b.lease, Grace: 200 * time.Millisecond,
 	})
@@ -211,6 +214,13 @@ func (b *bench) stop() {
 func (b *bench) crash() {
 	b.store.dead.Store(true)
 	b.stop()
+}
+
+// storyReceipts makes receipts that a story can show.
+type storyReceipts struct{}
+
+func (storyReceipts) Sign(e agent.Evidence) string {
+	return fmt.Sprintf("of %s %s %s", e.Call, e.Tool, strings.ReplaceAll(e.Output, "\n", " "))
 }
 
 // exec changes the database behind the program's back.
