@@ -43,6 +43,7 @@ type bench struct {
 	denial   agent.AfterDenial
 	before   []agent.BeforeHook
 	receipts agent.Receipts
+	observer agent.Observer
 	after    []agent.AfterHook
 	brain    agent.Model   // what to use instead of the scripted model
 	lease    time.Duration // of sessions
@@ -185,7 +186,7 @@ func (b *bench) start() {
 	}
 	b.desk = approval.NewDesk(b.store, map[agent.ChannelName]approval.Directory{"slack": b.room}, b.ledger, mask, bell, log)
 	b.engine = agent.NewEngine(agent.Parts{
-		Bundle: agent.Bundle{Config: b.config, Model: model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial, Before: b.before, After: b.after, Receipts: b.receipts},
+		Bundle: agent.Bundle{Config: b.config, Model: model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial, Before: b.before, After: b.after, Receipts: b.receipts, Observer: b.observer},
 		Store:  b.store, Desk: b.desk, Channels: []agent.Channel{b.room}, Mask: mask, Bell: bell, Log: log,
 		Owner: fmt.Sprintf("run-%d", b.runs), Lease: b.lease, Grace: 200 * time.Millisecond,
 	})
