@@ -110,6 +110,8 @@ func (b *bench) configure(text string) {
 			b.config.ParallelTools = true
 		case "after_denial":
 			b.denial = agent.AfterDenial(value)
+		case "progress_after":
+			b.config.ProgressAfter, err = time.ParseDuration(value)
 		case "receipts":
 			b.receipts = storyReceipts{}
 		case "ignore_loops_of":
@@ -267,7 +269,14 @@ func (b *bench) step(line string) {
 		b.crash()
 	case line == "refuse cards":
 		b.room.refuseCards()
-	case line == "let hold go on":
+	case line == "wait for a status line":
+		b.until("there is a status line", func() bool { return strings.Contains(b.room.shown(), "status: ") })
+	case strings.HasPrefix(line, "wait until people see "):
+		text := strings.TrimPrefix(line, "wait until people see ")
+		b.until("people see "+text, func() bool { return strings.Contains(b.room.shown(), text) })
+	case len(f) == 3 && f[1] == "presses" && f[2] == "Stop":
+		b.pressStop(f[0], thread)
+	case strings.HasPrefix(line, "let hold go on"):
 		b.ledger.letGo()
 	case strings.HasPrefix(line, "wait for "):
 		b.until(f[2]+" runs", func() bool { return b.ledger.count(f[2]) >= number(3, 1) })
@@ -316,6 +325,20 @@ func inbound(place agent.Place, who, key, text string) agent.Inbound {
 
 func (b *bench) click(who string, verb agent.Verb, id agent.ApprovalID) {
 	b.act(who, agent.Click{Approval: id, Verb: verb})
+}
+
+// pressStop presses the button of the latest turn's status line, at a place.
+func (b *bench) pressStop(who string, at agent.Place) {
+	turns := b.turns()
+	m := inbound(at, who, "stop "+who, "stop")
+	m.Turn = turns[len(turns)-1].ID
+	r, err := b.engine.Receive(context.Background(), m)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if !r.Stopped {
+		b.room.whisper(who, "there is nothing to stop")
+	}
 }
 
 func (b *bench) act(who string, c agent.Click) {

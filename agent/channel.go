@@ -36,11 +36,13 @@ type Inlet interface {
 	Card(ctx context.Context, id ApprovalID) (Card, error)
 }
 
-// Post is one message to send: a text part, or a card.
+// Post is one message to send: a text part, a card, or a status line.
 type Post struct {
 	Key  DeliveryID // the same on each attempt, so that a platform can notice a repeat
 	Text string     // Markdown of a model or plain notice, already split
 	Card *Card
+	// Status is shown as it is; a channel that cannot edit refuses it for good.
+	Status *Status
 	// Unsure: an earlier attempt with this key may have arrived. A platform that
 	// can look for it does so before it posts.
 	Unsure bool

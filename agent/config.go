@@ -42,6 +42,9 @@ type Config struct {
 	ToolReceipts ToolReceipts `yaml:"tool_receipts"`
 	// LoopGuard notices a model that goes round in circles.
 	LoopGuard LoopGuard `yaml:"loop_guard"`
+	// ProgressAfter is how long a turn with tool calls goes on before a status line
+	// shows how far it is, with a button to stop it. Zero shows none.
+	ProgressAfter time.Duration `yaml:"progress_after"`
 	// TurnTimeout bounds the working time of a turn; waiting for people does not count.
 	TurnTimeout time.Duration `yaml:"turn_timeout"`
 }
@@ -77,6 +80,7 @@ func DefaultConfig() Config {
 		ParallelTools:      true,
 		ToolProtocol:       ProtocolNative,
 		LoopGuard:          LoopGuard{Enabled: true},
+		ProgressAfter:      3 * time.Second,
 		TurnTimeout:        20 * time.Minute,
 	}
 }
@@ -92,6 +96,9 @@ func (c Config) Validate() []error {
 	}
 	if c.MaxToolResultChars < MinToolResultChars {
 		wrong("max_tool_result_chars", "%d is too few; write %d or more", c.MaxToolResultChars, MinToolResultChars)
+	}
+	if c.ProgressAfter < 0 {
+		wrong("progress_after", "%s is below zero; write 0s for no status line", c.ProgressAfter)
 	}
 	if c.TurnTimeout <= 0 {
 		wrong("turn_timeout", "%s leaves no time; write a duration above zero such as 20m", c.TurnTimeout)

@@ -136,6 +136,12 @@ func (e *Engine) attemptCard(ctx context.Context, ch Channel, d Delivery) (Attem
 	}
 }
 
+// permanent reports whether trying again cannot help.
+func permanent(err error) bool {
+	var send *SendError
+	return errors.As(err, &send) && send.Permanent
+}
+
 // judgeFailure decides whether a delivery is tried again. A question that cannot
 // be shown is ended at once, before the delivery is.
 func (e *Engine) judgeFailure(ctx context.Context, d Delivery, a Attempt, cause error) Attempt {

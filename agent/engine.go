@@ -93,7 +93,7 @@ func (e *Engine) Use(b Bundle) { e.bundle.Store(b.resolved()) }
 
 // Receive implements Inlet.
 func (e *Engine) Receive(ctx context.Context, m Inbound) (Receipt, error) {
-	m.Stop = m.Job == "" && IsStop(m.Text)
+	m.Stop = m.Turn != "" || m.Job == "" && IsStop(m.Text)
 	r, err := e.Store.Receive(ctx, m)
 	if err != nil {
 		return r, fmt.Errorf("store message: %w", err)
@@ -128,6 +128,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { e.renewLeases(leases) })
 	wg.Go(func() { e.deliverDue(ctx, work) })
+	wg.Go(func() { e.drawStatuses(ctx, work) })
 	e.claimWork(ctx, work)
 	stopLeases()
 	wg.Wait()

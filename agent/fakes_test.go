@@ -266,6 +266,7 @@ type room struct {
 	open    map[agent.ApprovalID]bool // cards with buttons
 	refuse  bool
 	busy    int // so many posts fail for the moment
+	edits   int
 }
 
 func newRoom() *room { return &room{index: map[string]int{}, open: map[agent.ApprovalID]bool{}} }
@@ -305,7 +306,10 @@ func (r *room) Edit(_ context.Context, _ agent.Place, ref string, p agent.Post) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entries[r.index[ref]] = draw(p)
-	r.noteCard(p.Card)
+	r.edits++
+	if p.Card != nil {
+		r.noteCard(p.Card)
+	}
 	return nil
 }
 
@@ -319,6 +323,16 @@ func (r *room) noteCard(c *agent.Card) {
 
 // draw renders a post without what differs from run to run.
 func draw(p agent.Post) string {
+	if p.Status != nil {
+		text := "status: " + p.Status.Title
+		for _, l := range p.Status.Lines {
+			text += " | " + stableText(l)
+		}
+		if p.Status.Open {
+			text += " [Stop]"
+		}
+		return text
+	}
 	if p.Card == nil {
 		return "clawbot: " + stableText(p.Text)
 	}

@@ -15,6 +15,9 @@ type Inbound struct {
 	// Stop asks for the end of the session's open turn. Without one, the message
 	// is like any other. Engine.Receive sets it from what a person wrote.
 	Stop bool
+	// Turn makes Stop count for this turn alone, and the message nothing else: what a
+	// Stop button says. The turn must belong to the place that Origin names.
+	Turn TurnID
 	// Job is the scheduled job that says this, or empty. Its words stop nothing.
 	Job JobID
 	// Apart gives the job a session of its own at the place, so that it reads

@@ -36,6 +36,13 @@ type Store interface {
 	// History returns the session's messages in order, at most limit from the end.
 	History(ctx context.Context, id SessionID, limit int) ([]Message, error)
 
+	// DueStatuses leases status lines that are to be drawn, of turns on the given
+	// channels.
+	DueStatuses(ctx context.Context, channels []ChannelName, limit int) ([]StatusDue, error)
+	// StatusDrawn records that one was drawn, or given up with no ref. If the turn has
+	// changed since, it is due again.
+	StatusDrawn(ctx context.Context, s StatusDue, ref string) error
+
 	// DueDeliveries leases deliveries that are due, at most one per session: the
 	// oldest, so that a session's posts keep their order.
 	DueDeliveries(ctx context.Context, owner string, channels []ChannelName, limit int) ([]Delivery, error)
@@ -113,6 +120,9 @@ type Step struct {
 	Audit      []AuditRecord
 	// Refresh names approvals whose card must be drawn again.
 	Refresh []ApprovalID
+	// Progress is set if the turn has something to show in its status line: how long it
+	// goes on before there is one.
+	Progress time.Duration
 	// Steer takes what people wrote meanwhile into the turn, behind Messages.
 	Steer bool
 	// Release ends the lease: the turn ended or parked. Again leaves the session
@@ -129,6 +139,15 @@ type Saved struct {
 	Deliveries []Delivery
 	Steered    []Message // what people wrote meanwhile, if Steer was set
 	Stop       Stop      // whether somebody wants the turn to end
+}
+
+// StatusDue is a status line that is to be drawn.
+type StatusDue struct {
+	Turn    Turn
+	Calls   []ToolCall
+	Ref     string // the platform's id; empty if it is not there yet
+	Tries   int    // attempts whose end nobody recorded, with this one
+	Changes int    // of the turn, when this picture was taken
 }
 
 // DeliveryKind says what a delivery is.

@@ -20,7 +20,7 @@ import (
 // A story begins with what it is about, then says:
 //
 //	settings    of the agent, one a line: max_tool_iterations N | turn_timeout DURATION | max_tool_result_chars N | exclude TOOL |
-//	            after_denial WORD | ignore_loops_of TOOL | parallel | receipts
+//	            after_denial WORD | ignore_loops_of TOOL | parallel | receipts | progress_after DURATION
 //	rules       of the policy, one a line: ACTION TOOL [by USER,…] [quorum N] [for DURATION] [because WORD] [into ARG] [secret yes]
 //	            [when CONDITION] (without spaces)
 //	new rules   those that count after the step "restart with new rules"
@@ -41,6 +41,9 @@ import (
 //	    stop | start                the same, one by one
 //	    crash                       the process dies: nothing it does from now on is written
 //	    forge result of TOOL        somebody writes into the database
+//	    wait for a status line
+//	    wait until people see TEXT
+//	    USER presses Stop           of the latest turn's status line
 //	    refuse cards                the platform takes no cards any more
 //
 // and what comes of it:

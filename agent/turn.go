@@ -263,6 +263,9 @@ func (r *run) save(ctx context.Context, release, again bool) error {
 		s.Turn = *t
 	}
 	s.Release, s.Again = release, again
+	if len(r.work.Calls) > 0 && r.channels[r.work.Turn.Origin.Channel] != nil {
+		s.Progress = r.Config.ProgressAfter
+	}
 	r.step = Step{}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()

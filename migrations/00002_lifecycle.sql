@@ -19,20 +19,18 @@ ALTER TABLE approvals
     ADD CHECK (replacement = '' OR status = 'replaced');
 
 -- How much of the turn's working time had passed when the calls of the latest
--- answer were taken in, and the message that shows how far the turn is.
+-- answer were taken in. The message that shows how far the turn is: the platform's id
+-- of it, when it is to be drawn next (null: not), how often that was begun and not
+-- ended, and a count that goes up with each change there is to show.
 ALTER TABLE turns
     ADD COLUMN batch_active_ms bigint NOT NULL DEFAULT 0 CHECK (batch_active_ms >= 0),
-    ADD COLUMN status_ref      text NOT NULL DEFAULT '';
-
-ALTER TABLE deliveries
-    DROP CONSTRAINT deliveries_kind_check,
-    ADD CONSTRAINT deliveries_kind_check CHECK (kind IN ('text', 'card', 'status'));
+    ADD COLUMN status_ref      text NOT NULL DEFAULT '',
+    ADD COLUMN status_due_at   timestamptz,
+    ADD COLUMN status_tries    integer NOT NULL DEFAULT 0,
+    ADD COLUMN status_changes  integer NOT NULL DEFAULT 0;
+CREATE INDEX turns_status_due ON turns (status_due_at) WHERE status_due_at IS NOT NULL;
 
 -- +goose Down
-DELETE FROM deliveries WHERE kind = 'status';
-ALTER TABLE deliveries
-    DROP CONSTRAINT deliveries_kind_check,
-    ADD CONSTRAINT deliveries_kind_check CHECK (kind IN ('text', 'card'));
-ALTER TABLE turns DROP COLUMN batch_active_ms, DROP COLUMN status_ref;
+ALTER TABLE turns DROP COLUMN batch_active_ms, DROP COLUMN status_ref, DROP COLUMN status_due_at, DROP COLUMN status_tries, DROP COLUMN status_changes;
 ALTER TABLE approvals DROP COLUMN target_arg, DROP COLUMN prompt, DROP COLUMN secret, DROP COLUMN replacement;
 ALTER TABLE tool_calls DROP COLUMN asked_tool, DROP COLUMN secret_arg, DROP COLUMN result_sha256, DROP COLUMN receipt;

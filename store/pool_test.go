@@ -26,6 +26,8 @@ func (db testDB) everything(ctx context.Context) map[string]func() error {
 		"History":       func() error { _, err := db.History(ctx, "s", 1); return err },
 		"DueDeliveries": func() error { _, err := db.DueDeliveries(ctx, "w", slack, 1); return err },
 		"Delivered":     func() error { return db.Delivered(ctx, agent.Delivery{ID: "d"}, agent.Attempt{}) },
+		"DueStatuses":   func() error { _, err := db.DueStatuses(ctx, slack, 1); return err },
+		"StatusDrawn":   func() error { return db.StatusDrawn(ctx, agent.StatusDue{}, "r") },
 		"DeliveredPart": func() error { return db.DeliveredPart(ctx, "d", 1, "r") },
 		"Approval":      func() error { _, err := db.Approval(ctx, "ap"); return err },
 		"Approvals":     func() error { _, err := db.Approvals(ctx, approval.Query{Limit: 1}); return err },

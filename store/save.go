@@ -63,7 +63,7 @@ func (db *DB) Save(ctx context.Context, l agent.Lease, s agent.Step) (agent.Save
 // queueStep queues what a step changes beside its session. It returns the delivery
 // that the saver may send at once.
 func (h *head) queueStep(b *pgx.Batch, l agent.Lease, s agent.Step, steered []agent.Message, rows []audit.Row, lease time.Duration) (mine []agent.Delivery, err error) {
-	queueTurn(b, s.Turn)
+	queueTurn(b, s.Turn, s.Progress)
 	if err := h.queueMessages(b, append(slices.Clone(s.Messages), steered...)); err != nil {
 		return nil, err
 	}
@@ -112,13 +112,25 @@ func steer(ctx context.Context, tx querier, t agent.Turn) ([]agent.Message, erro
 	})
 }
 
-func queueTurn(b *pgx.Batch, t agent.Turn) {
+// queueTurn writes a turn's state. With progress to show, its status line becomes due: the
+// first time after that while, or ten times that while only people are waited for, whose
+// card says so already; then a second after a change; and at the end at once, or never if
+// it was not shown by then. One that is being drawn stays leased, and is due again behind.
+func queueTurn(b *pgx.Batch, t agent.Turn, progress time.Duration) {
 	if t.ID == "" {
 		return
 	}
 	b.Queue(`UPDATE turns SET status = $2, model = $3, iterations = $4, active_ms = $5, error = $6,
-			ended_at = CASE WHEN $7 THEN now() END, batch_active_ms = $8
-		WHERE id = $1`, t.ID, t.Status, clean(t.Model), t.Iterations, t.Active.Milliseconds(), clean(t.Error), t.Status.Ended(), t.BatchActive.Milliseconds())
+			ended_at = CASE WHEN $7 THEN now() END, batch_active_ms = $8,
+			status_changes = status_changes + CASE WHEN $9 THEN 1 ELSE 0 END,
+			status_due_at = CASE
+				WHEN NOT $9 OR status_tries > 0 THEN status_due_at
+				WHEN $7 THEN CASE WHEN status_ref <> '' THEN now() END
+				WHEN status_ref <> '' THEN coalesce(status_due_at, now() + interval '1 second')
+				WHEN $2 = 'parked' THEN now() + 10 * $10::interval
+				ELSE least(coalesce(status_due_at, 'infinity'), now() + $10::interval) END
+		WHERE id = $1`, t.ID, t.Status, clean(t.Model), t.Iterations, t.Active.Milliseconds(), clean(t.Error), t.Status.Ended(), t.BatchActive.Milliseconds(),
+		progress > 0, progress)
 }
 
 func (h *head) queueMessages(b *pgx.Batch, messages []agent.Message) error {

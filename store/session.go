@@ -20,7 +20,7 @@ import (
 // moment one waits for the other's session row and then finds the key.
 func (db *DB) Receive(ctx context.Context, m agent.Inbound) (agent.Receipt, error) {
 	if m.Stop {
-		if r, err := db.receiveStop(ctx, m); err != nil || r.Stopped {
+		if r, err := db.receiveStop(ctx, m); err != nil || r.Stopped || m.Turn != "" {
 			return r, err
 		}
 	}
@@ -70,9 +70,16 @@ func (db *DB) receiveStop(ctx context.Context, m agent.Inbound) (agent.Receipt, 
 	o := m.Origin
 	var r agent.Receipt
 	err := db.inTx(ctx, func(tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, `SELECT id FROM sessions
-			WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 AND job = '' FOR UPDATE`,
-			o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread)).Scan(&r.Session)
+		var err error
+		if m.Turn != "" {
+			err = tx.QueryRow(ctx, `SELECT id FROM sessions WHERE id IN (SELECT session_id FROM turns
+				WHERE id = $5 AND channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4) FOR UPDATE`,
+				o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread), clean(m.Turn)).Scan(&r.Session)
+		} else {
+			err = tx.QueryRow(ctx, `SELECT id FROM sessions
+				WHERE channel = $1 AND workspace = $2 AND conversation = $3 AND thread = $4 AND job = '' FOR UPDATE`,
+				o.Channel, clean(o.Workspace), clean(o.Conversation), clean(o.Thread)).Scan(&r.Session)
+		}
 		if err == pgx.ErrNoRows {
 			return nil
 		}
@@ -92,14 +99,14 @@ func stopTurn(ctx context.Context, tx pgx.Tx, session agent.SessionID, m agent.I
 	o := m.Origin
 	tag, err := tx.Exec(ctx, `WITH stored AS (
 			INSERT INTO inbox (session_id, channel, key, author, author_name, ref, text, turn_id)
-			SELECT $1, $4, $5, $2, $3, $6, $7, id FROM turns WHERE session_id = $1 AND status IN ('running', 'parked')
+			SELECT $1, $4, $5, $2, $3, $6, $7, id FROM turns WHERE session_id = $1 AND status IN ('running', 'parked') AND ($8 = '' OR id = $8)
 			ON CONFLICT (channel, key) DO NOTHING RETURNING turn_id),
 		stopped AS (
 			UPDATE turns SET stopped_by = coalesce(stopped_by, $2), stopped_name = coalesce(stopped_name, $3)
 			FROM stored WHERE id = stored.turn_id)
 		UPDATE sessions SET runnable_at = coalesce(runnable_at, now()), wakes = wakes + 1
 		WHERE id = $1 AND EXISTS (SELECT 1 FROM stored)`,
-		session, clean(o.Author.String()), clean(o.AuthorName), o.Channel, clean(m.Key), clean(o.Ref), clean(m.Text))
+		session, clean(o.Author.String()), clean(o.AuthorName), o.Channel, clean(m.Key), clean(o.Ref), clean(m.Text), clean(m.Turn))
 	return err == nil && tag.RowsAffected() == 1, err
 }
 

@@ -55,7 +55,7 @@ func (in *inlet) Receive(ctx context.Context, m agent.Inbound) (agent.Receipt, e
 	in.keys[m.Key] = true
 	in.sessions[m.Origin.Place] = true
 	in.news = append(in.news, m)
-	return agent.Receipt{Session: agent.SessionID("ses " + m.Origin.Thread), New: true}, nil
+	return agent.Receipt{Session: agent.SessionID("ses " + m.Origin.Thread), New: true, Stopped: m.Turn != ""}, nil
 }
 
 func (in *inlet) Decide(ctx context.Context, c agent.Click) (agent.Verdict, error) {

@@ -104,6 +104,8 @@ func (a *Adapter) click(r *run, i interaction, action string, id agent.ApprovalI
 	case !strings.HasPrefix(action, actionPrefix) || id == "":
 		a.log.Warn("click on an unknown button", "action", action)
 		a.answer(r, i, "I do not know this button.")
+	case verb == verbStop:
+		a.stop(r, i, agent.TurnID(id))
 	case verb == agent.VerbDetails:
 		a.details(r, i, id)
 	case verb == agent.VerbApprove || verb == agent.VerbDeny || verb == agent.VerbInput:

@@ -68,7 +68,7 @@ func (a *Adapter) Post(ctx context.Context, to agent.Place, p agent.Post) (ref s
 	mark := marking{ID: string(p.Key), Part: agent.SHA256(partOf(p))[:12]}
 	if ref, ok := a.sent.get(mark.key()); ok && p.Key != "" {
 		// It went out, and whoever sent it could not record that.
-		if p.Card != nil {
+		if p.Card != nil || p.Status != nil {
 			return ref, a.Edit(ctx, to, ref, p)
 		}
 		return ref, nil
@@ -144,9 +144,12 @@ func (a *Adapter) Edit(ctx context.Context, to agent.Place, ref string, p agent.
 
 // content is what a post looks like: text for notifications, and blocks.
 func (a *Adapter) content(p agent.Post) (body string, blocks []slackgo.Block, err error) {
-	if p.Card != nil {
+	switch {
+	case p.Card != nil:
 		body, blocks = cardText(*p.Card), a.cardBlocks(*p.Card)
-	} else {
+	case p.Status != nil:
+		body, blocks = statusText(*p.Status), a.statusBlocks(*p.Status)
+	default:
 		if text.Blank(p.Text) {
 			return "", nil, &agent.SendError{Permanent: true, Reason: "no_text"}
 		}
@@ -162,6 +165,9 @@ func (a *Adapter) content(p agent.Post) (body string, blocks []slackgo.Block, er
 func partOf(p agent.Post) string {
 	if p.Card != nil {
 		return "card " + string(p.Card.Approval)
+	}
+	if p.Status != nil {
+		return "status " + string(p.Status.Turn)
 	}
 	return p.Text
 }

@@ -81,6 +81,9 @@ func (c *Channel) Post(_ context.Context, to agent.Place, p agent.Post) (string,
 	if to != c.place() {
 		return "", &agent.SendError{Permanent: true, Reason: "that conversation is not open in this terminal"}
 	}
+	if p.Status != nil {
+		return "", &agent.SendError{Permanent: true, Reason: "a terminal cannot edit what it has written"}
+	}
 	if p.Card == nil {
 		c.print("%s", agent.Visible(p.Text))
 	} else {

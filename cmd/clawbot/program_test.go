@@ -394,11 +394,13 @@ func (w *world) closed(card slacktest.Message, text string) slacktest.Message {
 	})
 }
 
-// said lists what the bot has said in a thread for all to see, cards left out.
+// said lists what the bot has said in a thread for all to see, cards and status lines
+// left out.
 func (w *world) said(thread slacktest.Message) []string {
 	var out []string
 	for _, m := range w.slack.Thread(thread.Channel, thread.Root()) {
-		if m.FromBot() && m.EphemeralTo == "" && !strings.Contains(m.Shown, "SHA-256: ") {
+		status := m.HasButton("Stop") || strings.Contains(m.Shown, "calls succeeded")
+		if m.FromBot() && m.EphemeralTo == "" && !strings.Contains(m.Shown, "SHA-256: ") && !status {
 			out = append(out, m.Shown)
 		}
 	}
