@@ -75,7 +75,7 @@ func (r *run) prepare(ctx context.Context, reply ModelReply) error {
 		case twice && !tool.Repeatable:
 			r.settle(c, CallDeduplicated, "", fmt.Sprintf("Not executed again: the same call is %s of this answer", earlier))
 		case verdict >= guardBlock:
-			r.event(EventWarning, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "message": loop})
+			r.warn(ctx, c, loop)
 			r.settle(c, CallBlocked, "", guardBlockedText+loop+". Do something else, or answer without it")
 		case j.Action == Allow:
 			seen[key] = c.ID

@@ -49,7 +49,8 @@ import (
 //	requests    how many messages and tools each model request had
 //	audit       kind decision source actor
 //	audit args  kind and arguments
-//	events      the timeline of each turn
+//	events      the timeline of each turn, with the fields that matter most
+//	timeline    the same with every field
 //	calls       status of each call
 //
 // With UPDATE_STORIES=1 the second kind of sections is written from what happened.
@@ -124,6 +125,8 @@ func (b *bench) outcome(section string) (string, bool) {
 		return b.auditArgs(), true
 	case "events":
 		return b.eventText(), true
+	case "timeline":
+		return b.timelineText(), true
 	case "calls":
 		return b.callText(), true
 	case "settings", "rules", "new rules", "model", "script":
@@ -143,6 +146,7 @@ func (b *bench) checkInvariants() {
 	for _, req := range b.model.requests {
 		checkHistory(b.t, req.Messages)
 	}
+	b.checkFacts()
 	sessions, err := b.db.Sessions(ctx, 1000)
 	if err != nil {
 		b.t.Fatal(err)
