@@ -504,6 +504,8 @@ type mortalStore struct {
 	// Faults that are not death; nil is none.
 	renew func(ids []agent.SessionID) ([]agent.SessionID, error)
 	save  func(apply func() (agent.Saved, error)) (agent.Saved, error)
+	// refuse says which commits the database does not take.
+	refuse func(agent.Step) error
 }
 
 var errDead = errors.New("the process is dead")
@@ -536,6 +538,11 @@ func (s *mortalStore) Renew(ctx context.Context, owner string, ids []agent.Sessi
 func (s *mortalStore) Save(ctx context.Context, l agent.Lease, step agent.Step) (agent.Saved, error) {
 	if s.dead.Load() {
 		return agent.Saved{}, errDead
+	}
+	if s.refuse != nil {
+		if err := s.refuse(step); err != nil {
+			return agent.Saved{}, err
+		}
 	}
 	if s.save != nil {
 		return s.save(func() (agent.Saved, error) { return s.DB.Save(ctx, l, step) })
