@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -368,8 +367,4 @@ func toolName(name string) string {
 		clean = "unnamed"
 	}
 	return clean[:min(len(clean), 64)]
-}
-
-func excluded(names []string, tool string) bool {
-	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, tool) })
 }

@@ -166,7 +166,7 @@ agent: { max_tool_iterations: 3, turn_timeout: 4s }
 // A scheduled job asks in the thread where it was made, its card is there, and so
 // is its answer; the person who made it may not approve it.
 //
-// Rows: F75, F104, L67.
+// Rows: F75, F104, L36, L67.
 func TestJobAsksInItsThread(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
