@@ -27,6 +27,7 @@ var mayImport = []row{
 	{"agent", nil, "the centre: everybody speaks its vocabulary, so it can speak nobody else's"},
 	{"approval", []string{"agent"}, "no decision may depend on a platform or on a database"},
 	{"audit", []string{"agent"}, "pure, so that a chain can be recomputed from an export"},
+	{"hooks", []string{"agent"}, "runs programs of the operator and knows neither policy nor storage"},
 	{"migrations", nil, "SQL and nothing else"},
 	{"tools", []string{"agent"}, "a tool has no way around the engine: no channel, no store, no approval"},
 	{"channels/text", nil, "text in, text out"},
@@ -38,14 +39,15 @@ var mayImport = []row{
 	{"model/modeltest", nil, "a fake of the providers that knew clawbot would agree with its mistakes"},
 	{"model/anthropic", []string{"agent", "model/internal/provider"}, "no provider knows another"},
 	{"model/openai", []string{"agent", "model/internal/provider"}, "no provider knows another"},
+	{"model/textproto", []string{"agent"}, "goes around any model"},
 	{"model/demo", []string{"agent"}, "a script that needs no provider"},
 	{"store", []string{"agent", "approval", "audit", "migrations", "tools"}, "implements the interfaces that these own"},
 	{"store/embedded", []string{"store/internal/pgserver"}, "runs Postgres and knows no table"},
 	{"store/internal/pgserver", nil, "starts and stops Postgres's programs"},
 	{"store/pgtest", []string{"store/internal/pgserver"}, "databases for tests, whatever is in them"},
-	{"cmd/clawbot/settings", []string{"agent", "approval", "channels/slack", "tools"}, "reads the sections that these own"},
-	{"cmd/clawbot", []string{"agent", "approval", "audit", "channels/slack", "channels/terminal", "cmd/clawbot/settings",
-		"model/anthropic", "model/demo", "model/openai", "store", "store/embedded", "tools"}, "the one place that knows all"},
+	{"cmd/clawbot/settings", []string{"agent", "approval", "channels/slack", "hooks", "tools"}, "reads the sections that these own"},
+	{"cmd/clawbot", []string{"agent", "approval", "audit", "channels/slack", "channels/terminal", "cmd/clawbot/settings", "hooks",
+		"model/anthropic", "model/demo", "model/openai", "model/textproto", "store", "store/embedded", "tools"}, "the one place that knows all"},
 }
 
 // onlyIn is where a dependency that shapes code may appear. What is behind one

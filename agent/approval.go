@@ -96,12 +96,15 @@ const (
 // modal, the terminal, the command line. Actor comes from the authenticated
 // event, never from text.
 type Click struct {
-	Approval    ApprovalID
-	Verb        Verb
-	Actor       Actor
-	ActorName   string
-	Reason      string
-	Value       string // of VerbInput and VerbReplace, as it was typed
+	Approval  ApprovalID
+	Verb      Verb
+	Actor     Actor
+	ActorName string
+	Reason    string
+	Value     string // of VerbInput and VerbReplace, as it was typed
+	// Try only asks whether this person may do it now, before a form is opened.
+	// Nothing is decided; a refusal is recorded all the same.
+	Try         bool
 	Backchannel ChannelName
 }
 

@@ -42,6 +42,8 @@ type bench struct {
 	ledger   *ledger
 	config   agent.Config
 	denial   agent.AfterDenial
+	before   []agent.BeforeHook
+	after    []agent.AfterHook
 	brain    agent.Model   // what to use instead of the scripted model
 	lease    time.Duration // of sessions
 	faults   func(*mortalStore)
@@ -197,7 +199,7 @@ func (b *bench) start() {
 
 // bundle is what the next engine works with.
 func (b *bench) bundle() agent.Bundle {
-	out := agent.Bundle{Config: b.config, Model: b.model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial}
+	out := agent.Bundle{Config: b.config, Model: b.model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial, Before: b.before, After: b.after}
 	if b.brain != nil {
 		out.Model = b.brain
 	}
@@ -409,6 +411,14 @@ func (b *bench) auditArgs() string {
 	var out strings.Builder
 	for _, r := range b.auditRows() {
 		fmt.Fprintf(&out, "%s %s\n", r.Kind, orDash(r.Args))
+	}
+	return out.String()
+}
+
+func (b *bench) auditReasons() string {
+	var out strings.Builder
+	for _, r := range b.auditRows() {
+		fmt.Fprintf(&out, "%s %s\n", r.Kind, orDash(r.Reason))
 	}
 	return out.String()
 }

@@ -12,8 +12,9 @@ type Bundle struct {
 	Toolbox Toolbox
 	// AfterDenial is what becomes of a turn after a refusal; empty is continue.
 	AfterDenial AfterDenial
-	// Hooks are asked in this order before a call, and told after it.
-	Hooks []Hook
+	// Before are asked in this order before a call, After are told when it has run.
+	Before []BeforeHook
+	After  []AfterHook
 	// Observer measures; nil measures nothing.
 	Observer Observer
 	// Receipts signs the results of successful calls; nil is off.

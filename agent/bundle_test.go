@@ -345,38 +345,3 @@ func TestChangedDefinitionDoesNotRun(t *testing.T) {
 	}
 	b.checkInvariants()
 }
-
-// renames is a hook that gives every call another name.
-type renames string
-
-func (renames) Name() string { return "renames" }
-func (h renames) Before(context.Context, agent.HookCall) (agent.HookReply, error) {
-	return agent.HookReply{Tool: string(h)}, nil
-}
-func (renames) After(context.Context, agent.HookCall, agent.HookResult) error { return nil }
-
-// What is looked up is the name that a call has in the end: a hook cannot lead to a
-// tool that is not there, or is excluded in any spelling of case.
-//
-// Rows: L15, L38.
-func TestRenamedCallIsLookedUp(t *testing.T) {
-	t.Parallel()
-	for to, want := range map[string]string{"quiet": "succeeded", "nothing": "blocked", "note": "blocked", "NOTE": "blocked"} {
-		t.Run(to, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.policy = b.rules("allow *")
-			b.config.ExcludedTools = []string{"Note"}
-			b.brain = stepwise(`broken {"x":1}`)
-			b.alter = func(bundle *agent.Bundle) { bundle.Hooks = []agent.Hook{renames(to)} }
-			b.start()
-			b.step("ann: go")
-			b.settle()
-			b.stop()
-			if got := b.outcomes()["b1c1"]; got != want || (b.ledger.text() == "quiet {\"x\":1}\n") != (want == "succeeded") {
-				t.Errorf("it ended as %s, and this ran: %s", got, b.ledger.text())
-			}
-			b.checkInvariants()
-		})
-	}
-}

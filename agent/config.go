@@ -36,7 +36,8 @@ type Config struct {
 	ExcludedTools []string `yaml:"excluded_tools"`
 	// ToolProtocol says how the model is told of tools.
 	ToolProtocol ToolProtocol `yaml:"tool_protocol"`
-	// StrictParsing hides the text protocol: what looks like a call in a text is text.
+	// StrictParsing hides the text protocol, whatever ToolProtocol says: what looks like
+	// a call in a text is text.
 	StrictParsing bool `yaml:"strict_parsing"`
 	// ToolReceipts adds a line of evidence to each successful result.
 	ToolReceipts ToolReceipts `yaml:"tool_receipts"`
@@ -58,6 +59,9 @@ const (
 	ProtocolNative ToolProtocol = "native" // the provider's own tool calls
 	ProtocolText   ToolProtocol = "text"   // instructions in the prompt, calls in the text
 )
+
+// TextProtocol reports whether tools are offered in the text.
+func (c Config) TextProtocol() bool { return c.ToolProtocol == ProtocolText && !c.StrictParsing }
 
 // MinToolResultChars leaves room for the marker that says how much is missing.
 const MinToolResultChars = 200
@@ -91,11 +95,7 @@ func (c Config) Validate() []error {
 		wrong("turn_timeout", "%s leaves no time; write a duration above zero such as 20m", c.TurnTimeout)
 	}
 	switch c.ToolProtocol {
-	case ProtocolNative:
-	case ProtocolText:
-		if c.StrictParsing {
-			wrong("strict_parsing", "it hides the text protocol, but agent.tool_protocol is text; write strict_parsing: false or tool_protocol: native")
-		}
+	case ProtocolNative, ProtocolText:
 	default:
 		wrong("tool_protocol", "%q is unknown; write native or text", c.ToolProtocol)
 	}

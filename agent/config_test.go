@@ -19,7 +19,6 @@ func TestConfigMistakes(t *testing.T) {
 		"agent.max_tool_result_chars: 199 is too few":            func(c *Config) { c.MaxToolResultChars = 199 },
 		"agent.turn_timeout: -1s leaves":                         func(c *Config) { c.TurnTimeout = -time.Second },
 		`agent.tool_protocol: "xml" is unknown; write native or`: func(c *Config) { c.ToolProtocol = "xml" },
-		"agent.strict_parsing: it hides":                         func(c *Config) { c.ToolProtocol, c.StrictParsing = ProtocolText, true },
 		`agent.excluded_tools[1]: "read file" is no tool name`:   func(c *Config) { c.ExcludedTools = []string{"shell", "read file"} },
 		`agent.excluded_tools[0]: "" is no tool name`:            func(c *Config) { c.ExcludedTools = []string{""} },
 	} {

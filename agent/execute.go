@@ -241,7 +241,7 @@ func (r *run) finish(ctx context.Context, c *ToolCall, o outcome) error {
 		r.Log.ErrorContext(ctx, "tool does not stop and is left alone", "turn", c.Turn, "call", c.ID, "tool", c.Tool)
 		r.post(deafNotice(*c))
 	}
-	if ctx.Err() != nil || len(r.Hooks) > 0 { // hooks follow the facts
+	if ctx.Err() != nil || len(r.After) > 0 { // hooks follow the facts
 		if err := r.flush(ctx); err != nil {
 			return err
 		}

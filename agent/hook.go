@@ -7,17 +7,22 @@ import (
 	"strings"
 )
 
-// Hook is code of the operator that runs around tool calls. It can cancel a call
-// or rewrite it before anything else is decided, never allow one: policy and
-// consent follow, on what the hook made of it. Package hooks implements it for
-// commands and HTTP endpoints.
-type Hook interface {
+// BeforeHook is code of the operator that is asked before each tool call. It can cancel
+// a call or rewrite it before anything else is decided, never allow one: policy and
+// consent follow, on what the hook made of it. Package hooks implements it, and
+// AfterHook, for commands and HTTP endpoints.
+type BeforeHook interface {
 	// Name is that of the settings; it is told where the hook cancels or fails.
 	Name() string
 	// Before is asked about each call, in the order of the settings, with what the
 	// hooks before it made of the call. An error cancels the call: a hook that
 	// cannot answer has not said yes. ctx ends with the turn.
 	Before(ctx context.Context, c HookCall) (HookReply, error)
+}
+
+// AfterHook is code of the operator that is told of tool calls.
+type AfterHook interface {
+	Name() string
 	// After is told of each call that ran, once its result is stored. It changes
 	// nothing; an error becomes a warning.
 	After(ctx context.Context, c HookCall, r HookResult) error
@@ -53,7 +58,7 @@ type HookResult struct {
 // sets the name that they leave, and says in words for the audit what they changed.
 func (r *run) hooksBefore(ctx context.Context, c *ToolCall, args string) (string, []string, *refusal) {
 	var notes []string
-	for _, h := range r.Hooks {
+	for _, h := range r.Before {
 		reply, err := hookBefore(ctx, h, r.hookCall(c, args))
 		if err != nil {
 			r.warn(ctx, c, fmt.Sprintf("hook %s failed: %v", h.Name(), err))
@@ -86,7 +91,7 @@ func (r *run) hooksBefore(ctx context.Context, c *ToolCall, args string) (string
 // hooksAfter tells the hooks how a call ended that ran. The result is stored by now
 // and nothing can change it.
 func (r *run) hooksAfter(ctx context.Context, c *ToolCall) {
-	for _, h := range r.Hooks {
+	for _, h := range r.After {
 		if err := hookAfter(ctx, h, r.hookCall(c, c.Args), HookResult{Status: c.Status, Output: c.Output, Error: c.Error}); err != nil {
 			r.warn(ctx, c, fmt.Sprintf("hook %s failed: %v", h.Name(), err))
 		}
@@ -98,12 +103,12 @@ func (r *run) hookCall(c *ToolCall, args string) HookCall {
 }
 
 // hookBefore is Hook.Before with a panic as its error; hookAfter alike.
-func hookBefore(ctx context.Context, h Hook, c HookCall) (reply HookReply, err error) {
+func hookBefore(ctx context.Context, h BeforeHook, c HookCall) (reply HookReply, err error) {
 	defer panicked(&err)
 	return h.Before(ctx, c)
 }
 
-func hookAfter(ctx context.Context, h Hook, c HookCall, result HookResult) (err error) {
+func hookAfter(ctx context.Context, h AfterHook, c HookCall, result HookResult) (err error) {
 	defer panicked(&err)
 	return h.After(ctx, c, result)
 }

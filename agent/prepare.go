@@ -52,7 +52,7 @@ func (r *run) prepare(ctx context.Context, reply ModelReply) error {
 	for i := range judged {
 		c := &r.work.Calls[first+i]
 		judged[i] = r.judge(ctx, c, i)
-		message.Calls = append(message.Calls, ProposedCall{ID: c.ID, Tool: toolName(c.Tool), Arguments: cmp.Or(c.Args, "{}")})
+		message.Calls = append(message.Calls, ProposedCall{ID: c.ID, Tool: toolName(c.Tool), Arguments: c.told()})
 		ends = ends || judged[i].refused == nil && judged[i].Action == Deny && r.AfterDenial.ends()
 	}
 	seen := map[string]CallID{}
@@ -98,6 +98,16 @@ func (r *run) prepare(ctx context.Context, reply ModelReply) error {
 		}
 	}
 	return nil
+}
+
+// told is what the model reads of its own call later: the arguments as they were
+// frozen, else as it wrote them, if they can be read at all.
+func (c *ToolCall) told() string {
+	raw, err := Canonical(c.Raw)
+	if err != nil {
+		raw = "{}"
+	}
+	return cmp.Or(c.Args, raw)
 }
 
 // judgedCall is a call with what the policy said, or why it was not asked.

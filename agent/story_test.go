@@ -24,6 +24,8 @@ import (
 //	rules       of the policy, one a line: ACTION TOOL [by USER,…] [quorum N] [for DURATION] [because WORD] [into ARG] [secret yes]
 //	            [when CONDITION] (without spaces)
 //	new rules   those that count after the step "restart with new rules"
+//	hooks       one a line, asked in this order: cancel TOOL because WORD | rewrite TOOL to TOOL ARGS | fail TOOL | panic TOOL |
+//	            after TOOL | fail after TOOL
 //	model       one answer a line: say TEXT | blank | call TOOL[#ID] ARGS [; TOOL ARGS…] | fail auth|unavailable|refused|strangely
 //	script      what happens, one step a line:
 //	    USER: TEXT                  somebody writes; what is going on goes on
@@ -49,6 +51,7 @@ import (
 //	requests    how many messages and tools each model request had
 //	audit       kind decision source actor
 //	audit args  kind and arguments
+//	audit reasons
 //	events      the timeline of each turn, with the fields that matter most
 //	timeline    the same with every field
 //	calls       status of each call
@@ -80,6 +83,7 @@ func playStory(t *testing.T, file string) {
 	b.configure(sections["settings"])
 	b.policy = b.rules(sections["rules"])
 	b.newRules = sections["new rules"]
+	b.hooks(sections["hooks"])
 	b.model.script(t, sections["model"])
 	b.start()
 	for _, line := range lines(sections["script"]) {
@@ -123,13 +127,15 @@ func (b *bench) outcome(section string) (string, bool) {
 		return b.auditText(), true
 	case "audit args":
 		return b.auditArgs(), true
+	case "audit reasons":
+		return b.auditReasons(), true
 	case "events":
 		return b.eventText(), true
 	case "timeline":
 		return b.timelineText(), true
 	case "calls":
 		return b.callText(), true
-	case "settings", "rules", "new rules", "model", "script":
+	case "settings", "rules", "new rules", "hooks", "model", "script":
 		return "", false
 	}
 	b.t.Fatalf("there is no section %q", section)

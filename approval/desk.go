@@ -152,6 +152,9 @@ func (d *Desk) rule(a agent.Approval, now time.Time, c agent.Click, p agent.Pers
 	if why := Authorise(a, p); why != "" {
 		return refuse(why)
 	}
+	if c.Try {
+		return Ruling{Status: agent.ApprovalPending, Verdict: agent.Verdict{Accepted: true, Status: a.Status}}
+	}
 	by := Ruling{Source: agent.SourcePerson, Actor: c.Actor, ActorName: p.Name, Backchannel: c.Backchannel, Reason: c.Reason}
 	switch {
 	case c.Verb == agent.VerbApprove && a.TargetArg == "":

@@ -189,7 +189,7 @@ func (p *Policy) Names(tool string) bool {
 
 // names reports whether the rule is about a tool, whose name is in lower case.
 func (r rule) names(tool string) bool {
-	return slices.ContainsFunc(r.globs, func(g string) bool { return matchGlob(g, tool) })
+	return slices.ContainsFunc(r.globs, func(g string) bool { return agent.MatchGlob(g, tool) })
 }
 
 // Hash identifies the rules: equal hashes decide alike. `clawbot doctor` shows
@@ -306,3 +306,6 @@ func strictness(a agent.Action) int {
 	}
 	return 4
 }
+
+// matchesAll reports whether a pattern matches every name.
+func matchesAll(glob string) bool { return glob != "" && strings.Trim(glob, "*") == "" }

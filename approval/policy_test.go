@@ -332,13 +332,13 @@ func TestGlobs(t *testing.T) {
 		{"a*b*c", "a-b-b-c", true}, {"a*b*c", "a-b-b", false}, {"a?c", "abc", true}, {"*a", "baa", true}, {"a*", "a", true},
 		{strings.Repeat("a*", 32) + "b", strings.Repeat("a", 64), false},
 	} {
-		if got := matchGlob(test.glob, test.name); got != test.want {
+		if got := agent.MatchGlob(test.glob, test.name); got != test.want {
 			t.Errorf("%s on %s: %v", test.glob, test.name, got)
 		}
 	}
 }
 
-// matchGlob agrees with a plain definition.
+// MatchGlob agrees with a plain definition.
 func TestGlobsByDefinition(t *testing.T) {
 	var plain func(p, n string) bool
 	plain = func(p, n string) bool {
@@ -354,7 +354,7 @@ func TestGlobsByDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.StringMatching(`[ab*?]{0,8}`).Draw(t, "pattern")
 		n := rapid.StringMatching(`[ab]{0,8}`).Draw(t, "name")
-		if got, want := matchGlob(p, n), plain(p, n); got != want {
+		if got, want := agent.MatchGlob(p, n), plain(p, n); got != want {
 			t.Fatalf("%v, want %v", got, want)
 		}
 	})

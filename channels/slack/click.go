@@ -53,6 +53,7 @@ type interaction struct {
 		ActionID string `json:"action_id"`
 		Value    string `json:"value"`
 	} `json:"actions"`
+	View submission `json:"view"` // of a dialog
 }
 
 // interaction takes an interaction that is acknowledged already, and returns at
@@ -65,7 +66,7 @@ func (a *Adapter) interaction(r *run, doc []byte) {
 	}
 	me := a.me()
 	switch {
-	case i.Type != "block_actions":
+	case i.Type != "block_actions" && i.Type != "view_submission":
 		a.log.Debug("interaction ignored", "type", i.Type)
 		return
 	case me.appID != "" && i.APIAppID != "" && i.APIAppID != me.appID:
@@ -73,6 +74,16 @@ func (a *Adapter) interaction(r *run, doc []byte) {
 		return
 	case i.User.ID == "":
 		a.log.Warn("click dropped: it names nobody")
+		return
+	}
+	if i.Type == "view_submission" {
+		ok := r.clicks.do("", func() {
+			defer a.guard("dialog")
+			a.submitted(r, i)
+		})
+		if !ok {
+			a.log.Error("dialog not taken: too much is waiting", "user", i.User.ID)
+		}
 		return
 	}
 	for _, act := range i.Actions {
@@ -95,10 +106,17 @@ func (a *Adapter) click(r *run, i interaction, action string, id agent.ApprovalI
 		a.answer(r, i, "I do not know this button.")
 	case verb == agent.VerbDetails:
 		a.details(r, i, id)
-	case verb == agent.VerbApprove || verb == agent.VerbDeny:
-		a.decide(r, i, agent.Click{
-			Approval: id, Verb: verb, Actor: a.clicker(i), ActorName: i.name(), Backchannel: Name,
-		})
+	case verb == agent.VerbApprove || verb == agent.VerbDeny || verb == agent.VerbInput:
+		c := agent.Click{Approval: id, Verb: verb, Actor: a.clicker(i), ActorName: i.name(), Backchannel: Name}
+		switch {
+		case verb == agent.VerbApprove:
+			a.decide(r, i, c)
+		case a.dialog(r, i, c):
+		case verb == agent.VerbDeny: // a no must not be lost with its form
+			a.decide(r, i, c)
+		default:
+			a.answer(r, i, "The form could not be opened in time and nothing was decided. Please click again.")
+		}
 	default:
 		a.log.Warn("click on an unknown button", "action", action)
 		a.answer(r, i, "I do not know this button.")

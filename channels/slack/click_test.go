@@ -62,11 +62,6 @@ func TestClickIsDecided(t *testing.T) {
 		if d := cmp.Diff(want, b.in.clicked()); d != "" {
 			t.Errorf("(-want +got)\n%s", d)
 		}
-		b.click("U0003", card, "Deny")
-		b.eventually("the second click", func() bool { return len(b.in.clicked()) == 2 })
-		if c := b.in.clicked()[1]; c.Verb != agent.VerbDeny {
-			t.Errorf("%+v", c)
-		}
 		if btn, _ := card.Button("Approve"); btn.Value != "ap_1" || btn.Style != "primary" || btn.URL != "" {
 			t.Errorf("F38: %+v", btn)
 		}
@@ -123,7 +118,7 @@ func TestRefusalBySecondWay(t *testing.T) {
 	}
 	card := b.ask()
 	b.Fail("chat.postEphemeral", 1, slacktest.ErrorCode("user_not_in_channel"))
-	b.click("U0002", card, "Deny")
+	b.click("U0002", card, "Approve")
 	b.whispered("U0002", card, "No & no.")
 }
 
@@ -147,7 +142,7 @@ func TestF37_ThreadOfAClick(t *testing.T) {
 	b := start(t)
 	b.in.onDecide = func(context.Context, agent.Click) (agent.Verdict, error) { return agent.Verdict{Text: "No."}, nil }
 	card := b.ask()
-	b.click("U0002", card, "Deny", slacktest.Alter(func(doc map[string]any) {
+	b.click("U0002", card, "Approve", slacktest.Alter(func(doc map[string]any) {
 		delete(doc["container"].(map[string]any), "thread_ts")
 		doc["team"] = map[string]any{"id": "T9999"}
 	}))

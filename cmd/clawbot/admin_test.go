@@ -166,7 +166,11 @@ func TestAuditQuestions(t *testing.T) {
 		ask := w.ask(fmt.Sprintf("write %d", i))
 		card := w.card(ask)
 		w.click("U0003", card, button)
-		w.click("U0002", card, button)
+		if button == "Deny" {
+			w.deny("U0002", card, nil)
+		} else {
+			w.click("U0002", card, button)
+		}
 		w.slack.WaitText(t, "C0001", ask.TS, "The end.")
 	}
 	w.settled()

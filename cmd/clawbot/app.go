@@ -19,6 +19,7 @@ import (
 	"github.com/clawbot/clawbot/model/anthropic"
 	"github.com/clawbot/clawbot/model/demo"
 	"github.com/clawbot/clawbot/model/openai"
+	"github.com/clawbot/clawbot/model/textproto"
 	"github.com/clawbot/clawbot/store"
 	"github.com/clawbot/clawbot/store/embedded"
 	"github.com/clawbot/clawbot/tools"
@@ -148,8 +149,17 @@ func (d *database) Close() error {
 	return d.private.Stop(ctx)
 }
 
-// model returns the model that the settings name.
+// model returns the model that the settings name, with the text protocol around it
+// if they say so.
 func (a *app) model() (agent.Model, error) {
+	m, err := a.nativeModel()
+	if err == nil && a.Agent.TextProtocol() {
+		m = textproto.Wrap(m)
+	}
+	return m, err
+}
+
+func (a *app) nativeModel() (agent.Model, error) {
 	switch a.Model.Provider {
 	case "openai":
 		return openai.New(openai.Config{Model: a.Model.Name, APIKey: a.Env.OpenAIKey.Reveal(), BaseURL: a.Env.OpenAIBaseURL})

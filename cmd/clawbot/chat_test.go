@@ -385,7 +385,7 @@ func TestChatAtATerminal(t *testing.T) {
 	until("model demo")
 	until("\n> ")
 	io.WriteString(in, "write hello to notes.txt\r")
-	until("? [y]es, [n]o, [d]etails: ")
+	until("? [y]es, [n]o, [i]nstead, [d]etails: ")
 	io.WriteString(in, "y\r")
 	until("ran and succeeded")
 	until("\n> ")

@@ -72,7 +72,7 @@ func TestDenyRunsNothingAndIsNotAskedAgain(t *testing.T) {
 	w.serve()
 	ask := w.ask("write it")
 	card := w.card(ask)
-	w.click("U0002", card, "Deny")
+	w.deny("U0002", card, nil)
 	w.slack.WaitText(t, "C0001", ask.TS, "I did not write it.")
 	w.closed(card, "denied by Ben")
 	w.settled()
@@ -180,11 +180,22 @@ approval:
 	ask := w.ask("write it")
 	card := w.card(ask)
 	var wg sync.WaitGroup
+	forms := map[int][]slacktest.View{}
+	for i, u := range users {
+		for range 2 * (i % 2) {
+			forms[i] = append(forms[i], w.form(u, card, "Deny"))
+		}
+	}
 	for i, u := range users {
 		wg.Go(func() {
-			button := []string{"Approve", "Deny"}[i%2]
-			for range 2 { // a double click
-				if err := w.slack.Click(u, card, button, slacktest.Stale()); err != nil {
+			for n := range 2 { // a double click
+				var err error
+				if i%2 == 0 {
+					err = w.slack.Click(u, card, "Approve", slacktest.Stale())
+				} else {
+					_, err = w.slack.Submit(u, forms[i][n], nil)
+				}
+				if err != nil {
 					t.Errorf("%s: %v", u, err)
 				}
 			}
@@ -344,7 +355,7 @@ func TestEachCardIsItsOwnCall(t *testing.T) {
 	})
 	w.click("U0002", cards["two.txt"], "Approve")
 	w.closed(cards["two.txt"], "approved by")
-	w.click("U0002", cards["one.txt"], "Deny")
+	w.deny("U0002", cards["one.txt"], nil)
 	w.slack.WaitText(t, "C0001", ask.TS, "Both are decided.")
 	w.closed(cards["one.txt"], "denied by")
 	w.closed(cards["two.txt"], "ran and succeeded")
@@ -479,5 +490,63 @@ func TestDetailsShowEverything(t *testing.T) {
 	w.settled()
 	if slices.ContainsFunc(w.slack.Thread("C0001", ""), func(m slacktest.Message) bool { return m.FromBot() && len(m.Pings) > 0 }) {
 		t.Error("a card pings")
+	}
+}
+
+// What people type into the forms reaches its end: a reason and an answer the model, a
+// value the tool. What does not fit is told to the person, and the question stays open.
+//
+// Rows: L47, L48, L55, L70, L78.
+func TestForms(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `
+channels: { slack: { allow: { users: ["*"], channels: ["*"] } } }
+approval:
+  approvers: { users: ["slack:T0001/U0002"] }
+  rules:
+    - { name: words, tools: [write_file], when: 'args.path == "value.txt"', action: ask_input, target_arg: content, prompt: "What shall it say?", secret: true }
+`)
+	for _, name := range []string{"reason", "instead", "value"} {
+		w.model.Each("do "+name, modeltest.Call("write_file", `{"path":"`+name+`.txt"`+map[bool]string{true: "", false: `,"content":"x"`}[name == "value"]+`}`), modeltest.Text("The end of "+name+"."))
+	}
+	p := w.serve()
+
+	ask := w.ask("do reason")
+	w.deny("U0002", w.card(ask), map[string]string{"Reason": "not on a Friday"})
+	w.slack.WaitText(t, "C0001", ask.TS, "The end of reason.")
+	requests := w.model.Requests()
+	if got := requests[len(requests)-1].Results()[0].Text; !strings.Contains(got, "Denied by a person: not on a Friday") {
+		t.Errorf("the model reads %s", got)
+	}
+
+	ask = w.ask("do instead")
+	w.deny("U0002", w.card(ask), map[string]string{"Answer instead": "it is there\nalready"})
+	w.slack.WaitText(t, "C0001", ask.TS, "The end of instead.")
+	requests = w.model.Requests()
+	if got := requests[len(requests)-1].Results()[0].Text; !strings.Contains(got, "a person answered:\nit is there\nalready") {
+		t.Errorf("the model reads %s", got)
+	}
+
+	ask = w.ask("do value")
+	card := w.card(ask)
+	form := w.form("U0002", card, "Approve")
+	p.kill() // between opening the form and submitting it
+	w.serve()
+	if _, err := w.slack.Submit("U0002", form, map[string]string{"content": "geheimes-wort"}); err != nil {
+		t.Fatal(err)
+	}
+	w.slack.WaitText(t, "C0001", ask.TS, "The end of value.")
+	w.closed(card, "ran and succeeded")
+	w.settled()
+	w.want("denied\nreplaced\nsucceeded\n", `SELECT outcome FROM tool_calls ORDER BY prepared_at`)
+	if got := w.wroteFile("value.txt"); got != "geheimes-wort" {
+		t.Errorf("value.txt holds %q", got)
+	}
+	if w.wroteFile("reason.txt")+w.wroteFile("instead.txt") != "" {
+		t.Error("a refused call ran")
+	}
+	w.want("0\n", `SELECT count(*) FROM audit_log WHERE audit_log::text LIKE '%geheim%'`)
+	if shown := w.slack.Render("C0001", ask.TS); strings.Contains(shown, "geheim") {
+		t.Errorf("the value is shown:\n%s", shown)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"time"
 
 	"github.com/clawbot/clawbot/agent"
@@ -61,6 +62,7 @@ func (a *app) doctor(ctx context.Context) error {
 	_, err = a.toolbox(nil)
 	r.check("tools", err, "workspace %s", a.Tools.Workspace)
 	a.checkSandbox(r)
+	a.checkHooks(r)
 	a.checkSlack(ctx, r)
 	if r.failed {
 		return errors.New("doctor found a failure; see the lines that begin with fail")
@@ -123,6 +125,21 @@ func (a *app) checkSandbox(r *report) {
 		if a.Tools.Shell.Enabled {
 			r.line("warn", "sandbox", "it does not keep a command from this: %s", limit)
 		}
+	}
+}
+
+// checkHooks looks whether the programs are there. It runs none and calls nobody.
+func (a *app) checkHooks(r *report) {
+	for _, h := range a.Hooks {
+		if h.URL != "" {
+			r.line("ok", "hooks", "%s: %s", h.Name, h.URL)
+			continue
+		}
+		path, err := exec.LookPath(h.Command[0])
+		if err != nil {
+			err = fmt.Errorf("%s: %s cannot be run, and every call that it is asked about is cancelled: %w", h.Name, h.Command[0], err)
+		}
+		r.check("hooks", err, "%s: %s", h.Name, path)
 	}
 }
 

@@ -360,6 +360,32 @@ func (w *world) click(user string, card slacktest.Message, button string, how ..
 	}
 }
 
+// form clicks a button and waits for the form that it opens.
+func (w *world) form(user string, card slacktest.Message, button string) slacktest.View {
+	w.t.Helper()
+	opened := len(w.slack.Views())
+	w.click(user, card, button)
+	var form slacktest.View
+	w.waitFor("a form for "+user, func() bool {
+		for _, v := range w.slack.Views()[opened:] {
+			if v.User == user && v.Open {
+				form = v
+				return true
+			}
+		}
+		return false
+	})
+	return form
+}
+
+// deny clicks Deny and submits the form, with what is typed into its fields.
+func (w *world) deny(user string, card slacktest.Message, fields map[string]string) {
+	w.t.Helper()
+	if _, err := w.slack.Submit(user, w.form(user, card, "Deny"), fields); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // closed waits until a card shows text and has no buttons.
 func (w *world) closed(card slacktest.Message, text string) slacktest.Message {
 	w.t.Helper()

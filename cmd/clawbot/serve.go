@@ -13,6 +13,7 @@ import (
 	"github.com/clawbot/clawbot/agent"
 	"github.com/clawbot/clawbot/approval"
 	"github.com/clawbot/clawbot/channels/slack"
+	"github.com/clawbot/clawbot/hooks"
 	"github.com/clawbot/clawbot/store"
 )
 
@@ -41,11 +42,12 @@ func (a *app) newEngine(db *store.DB, channels []agent.Channel, directories map[
 	for _, name := range a.UnknownExclusions(names(box.Tools())) {
 		a.log.Warn("agent.excluded_tools names a tool that does not exist", "tool", name)
 	}
+	before, after := hooks.New(a.Hooks)
 	bell := agent.NewBell()
 	desk := approval.NewDesk(db, directories, box, a.mask, bell, a.log)
 	return &engine{
 		Engine: agent.NewEngine(agent.Parts{
-			Bundle: agent.Bundle{Config: a.Agent, Model: model, Gate: policy, Toolbox: box, AfterDenial: a.Approval.DenialPolicy},
+			Bundle: agent.Bundle{Config: a.Agent, Model: model, Gate: policy, Toolbox: box, AfterDenial: a.Approval.DenialPolicy, Before: before, After: after},
 			Store:  db, Desk: desk, Channels: channels, Mask: a.mask, Bell: bell, Log: a.log,
 			Owner: agent.NewID[string]("run", time.Now()), Lease: lease, Grace: grace,
 		}),

@@ -56,7 +56,7 @@ func TestDecodeMistakes(t *testing.T) {
 		"a tab":               {"agent:\n\tsystem_prompt: x\n", []string{"2:1: a tab indents this line; write spaces"}},
 		"a tab further in":    {"agent:\n  tool_receipts:\n  \tenabled: true\n", []string{"3:3: a tab indents this line"}},
 		"two documents":       {"agent: {}\n---\napproval: {}\n", []string{"3:1: a second document"}},
-		"a list":              {"- agent\n", []string{"1:1: a list is here; write a section with the keys agent, approval, channels, tools, mcp or tool_filter_groups"}},
+		"a list":              {"- agent\n", []string{"1:1: a list is here; write a section with the keys agent, approval, hooks, channels, tools, mcp or tool_filter_groups"}},
 		"a word":              {"agent\n", []string{`1:1: "agent" is text; write a section`}},
 		"not UTF-8":           {"agent:\n  system_prompt: \"\xff\"\n", []string{"2:19: a character that is not UTF-8"}},
 		"a control character": {"agent:\n  system_prompt: \"\x1b[0m\"\n", []string{"2:19: a character that is not"}},

@@ -8,6 +8,7 @@ import (
 	"github.com/clawbot/clawbot/agent"
 	"github.com/clawbot/clawbot/approval"
 	"github.com/clawbot/clawbot/channels/slack"
+	"github.com/clawbot/clawbot/hooks"
 	"github.com/clawbot/clawbot/tools"
 )
 
@@ -16,6 +17,7 @@ import (
 type File struct {
 	Agent    agent.Config    `yaml:"agent"`
 	Approval approval.Config `yaml:"approval"`
+	Hooks    hooks.Config    `yaml:"hooks"`
 	Channels Channels        `yaml:"channels"`
 	Tools    tools.Config    `yaml:"tools"`
 	MCP      MCP             `yaml:"mcp"`

@@ -88,7 +88,7 @@ func readFile(path string) (text []byte, problem string) {
 // check finds what is wrong with values and their combinations. What the reader
 // has told of already is not told again.
 func (s Settings) check(told Errors) Errors {
-	found := slices.Concat(s.Agent.Validate(), s.Channels.Slack.Validate(), s.Tools.Validate(), s.File.validate())
+	found := slices.Concat(s.Agent.Validate(), s.Channels.Slack.Validate(), s.Tools.Validate(), s.Hooks.Validate(), s.File.validate())
 	policy, wrong := approval.NewPolicy(s.Approval)
 	found = append(found, wrong...)
 	if policy != nil {
@@ -197,6 +197,9 @@ func (s Settings) Notices() []string {
 	}
 	if d := s.Approval.Default; d != nil && *d == agent.Allow {
 		out = append(out, "approval.default: allow loosens nothing, since a tool's own default still counts; write a rule with action: allow")
+	}
+	if s.Agent.ToolProtocol == agent.ProtocolText && s.Agent.StrictParsing {
+		out = append(out, "agent.strict_parsing hides agent.tool_protocol: text; tools are offered natively")
 	}
 	if !s.SlackOn() {
 		for name, set := range map[string]bool{"SLACK_APP_TOKEN": s.Env.SlackAppToken.Set(), "SLACK_SIGNING_SECRET": s.Env.SlackSigningSecret.Set()} {

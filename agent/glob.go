@@ -1,10 +1,11 @@
-package approval
+package agent
 
 import "strings"
 
-// matchGlob reports whether name matches a pattern of *, ? and literal bytes.
+// MatchGlob reports whether name matches a pattern of * (any text), ? (one byte) and
+// literal bytes. Upper and lower case differ; callers fold both where they mean not to.
 // It goes back to the last * only, so it takes at most len(pattern) × len(name) steps.
-func matchGlob(pattern, name string) bool {
+func MatchGlob(pattern, name string) bool {
 	p, n := 0, 0
 	star, mark := -1, 0 // the last * and where in name it stopped eating
 	for n < len(name) {
@@ -24,6 +25,3 @@ func matchGlob(pattern, name string) bool {
 	}
 	return strings.Trim(pattern[p:], "*") == ""
 }
-
-// matchesAll reports whether a pattern matches every name.
-func matchesAll(glob string) bool { return glob != "" && strings.Trim(glob, "*") == "" }
