@@ -152,9 +152,9 @@ func TestEnginesDoNotDisturbEachOther(t *testing.T) {
 
 // Another bundle takes effect with the next turn that is claimed. A turn in work
 // keeps tools, rules and model to its end, so the results of a batch go to the model
-// that asked for it.
+// that asked for it; all requests of a bundle share its tools.
 //
-// Rows: L8, L12.
+// Rows: L5, L8, L12.
 func TestAnotherBundleIsForLaterTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -184,6 +184,9 @@ func TestAnotherBundleIsForLaterTurns(t *testing.T) {
 	}
 	for _, m := range []*recorded{before, after} {
 		for i, req := range m.asked() {
+			if &req.Tools[0] != &m.asked()[0].Tools[0] {
+				t.Errorf("request %d to %s has tools of its own; those of a bundle are shared", i+1, m.name)
+			}
 			offers := 0
 			for _, tool := range req.Tools {
 				if tool.Name == "note" {

@@ -129,7 +129,7 @@ func (doctorCmd) Help() string {
 
 type policyCheckCmd struct{ leaf }
 
-func (policyCheckCmd) Help() string { return example("CLAWBOT_CONFIG=new.yaml clawbot policy check") }
+func (policyCheckCmd) Help() string { return example("clawbot policy check") }
 
 type slackManifestCmd struct{ leaf }
 
