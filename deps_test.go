@@ -39,6 +39,7 @@ var mayImport = []row{
 	{"model/modeltest", nil, "a fake of the providers that knew clawbot would agree with its mistakes"},
 	{"model/anthropic", []string{"agent", "model/internal/provider"}, "no provider knows another"},
 	{"model/openai", []string{"agent", "model/internal/provider"}, "no provider knows another"},
+	{"receipt", []string{"agent"}, "pure but for its key file"},
 	{"model/textproto", []string{"agent"}, "goes around any model"},
 	{"model/demo", []string{"agent"}, "a script that needs no provider"},
 	{"store", []string{"agent", "approval", "audit", "migrations", "tools"}, "implements the interfaces that these own"},
@@ -47,7 +48,7 @@ var mayImport = []row{
 	{"store/pgtest", []string{"store/internal/pgserver"}, "databases for tests, whatever is in them"},
 	{"cmd/clawbot/settings", []string{"agent", "approval", "channels/slack", "hooks", "tools"}, "reads the sections that these own"},
 	{"cmd/clawbot", []string{"agent", "approval", "audit", "channels/slack", "channels/terminal", "cmd/clawbot/settings", "hooks",
-		"model/anthropic", "model/demo", "model/openai", "model/textproto", "store", "store/embedded", "tools"}, "the one place that knows all"},
+		"model/anthropic", "model/demo", "model/openai", "model/textproto", "receipt", "store", "store/embedded", "tools"}, "the one place that knows all"},
 }
 
 // onlyIn is where a dependency that shapes code may appear. What is behind one

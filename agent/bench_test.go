@@ -43,6 +43,7 @@ type bench struct {
 	config   agent.Config
 	denial   agent.AfterDenial
 	before   []agent.BeforeHook
+	receipts agent.Receipts
 	after    []agent.AfterHook
 	brain    agent.Model   // what to use instead of the scripted model
 	lease    time.Duration // of sessions
@@ -111,6 +112,8 @@ func (b *bench) configure(text string) {
 			b.config.ParallelTools = true
 		case "after_denial":
 			b.denial = agent.AfterDenial(value)
+		case "receipts":
+			b.receipts = storyReceipts{}
 		case "ignore_loops_of":
 			b.config.LoopGuard.Ignore = append(b.config.LoopGuard.Ignore, value)
 		case "exclude":
@@ -199,7 +202,7 @@ func (b *bench) start() {
 
 // bundle is what the next engine works with.
 func (b *bench) bundle() agent.Bundle {
-	out := agent.Bundle{Config: b.config, Model: b.model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial, Before: b.before, After: b.after}
+	out := agent.Bundle{Config: b.config, Model: b.model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial, Before: b.before, After: b.after, Receipts: b.receipts}
 	if b.brain != nil {
 		out.Model = b.brain
 	}
@@ -246,6 +249,13 @@ func (b *bench) stop() {
 func (b *bench) crash() {
 	b.store.dead.Store(true)
 	b.stop()
+}
+
+// storyReceipts makes receipts that a story can show.
+type storyReceipts struct{}
+
+func (storyReceipts) Sign(e agent.Evidence) string {
+	return fmt.Sprintf("of %s %s %s", e.Call, e.Tool, strings.ReplaceAll(e.Output, "\n", " "))
 }
 
 // exec changes the database behind the program's back.

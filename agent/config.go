@@ -50,6 +50,9 @@ type Config struct {
 // ToolReceipts is the part `agent.tool_receipts` of the settings file.
 type ToolReceipts struct {
 	Enabled bool `yaml:"enabled"`
+	// KeyFile holds the key; empty is a file in the data directory. Processes on one
+	// database need the same.
+	KeyFile string `yaml:"key_file"`
 }
 
 // ToolProtocol is a way to offer tools to a model.

@@ -20,7 +20,7 @@ import (
 // A story begins with what it is about, then says:
 //
 //	settings    of the agent, one a line: max_tool_iterations N | turn_timeout DURATION | max_tool_result_chars N | exclude TOOL |
-//	            after_denial WORD | ignore_loops_of TOOL | parallel
+//	            after_denial WORD | ignore_loops_of TOOL | parallel | receipts
 //	rules       of the policy, one a line: ACTION TOOL [by USER,…] [quorum N] [for DURATION] [because WORD] [into ARG] [secret yes]
 //	            [when CONDITION] (without spaces)
 //	new rules   those that count after the step "restart with new rules"

@@ -40,6 +40,7 @@ func (db testDB) everything(ctx context.Context) map[string]func() error {
 		"JobDone":       func() error { return db.JobDone(ctx, "job", time.Now(), time.Time{}) },
 		"AuditRows":     func() error { _, err := db.AuditRows(ctx, AuditQuery{Limit: 1}); return err },
 		"AuditCall":     func() error { _, err := db.AuditCall(ctx, "c"); return err },
+		"Receipts":      func() error { return db.Receipts(ctx, "", func(Receipt) error { return nil }) },
 		"VerifyAudit":   func() error { _, err := db.VerifyAudit(ctx); return err },
 		"Sessions":      func() error { _, err := db.Sessions(ctx, 1); return err },
 		"Turns":         func() error { _, err := db.Turns(ctx, "s"); return err },

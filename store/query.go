@@ -154,6 +154,37 @@ func (db *DB) VerifyAudit(ctx context.Context) (Verified, error) {
 	return v, tidy(err)
 }
 
+// Receipt is what a stored receipt is about, beside it.
+type Receipt struct {
+	agent.Evidence
+	Line string
+}
+
+// Receipts calls f for each stored receipt, in the order of sessions and turns, of all
+// calls or of the turn, call or approval with the given id. It reads row by row.
+func (db *DB) Receipts(ctx context.Context, id string, f func(Receipt) error) error {
+	tx, err := db.pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return tidy(err)
+	}
+	defer tx.Rollback(ctx)
+	if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 0`); err != nil {
+		return tidy(err)
+	}
+	rows, err := tx.Query(ctx, `SELECT session_id, turn_id, call_id, tool, args, output, receipt FROM tool_calls
+		WHERE receipt <> '' AND ($1 = '' OR $1 IN (turn_id, call_id, approval_id)) ORDER BY session_id, turn_id, batch, position`, clean(id))
+	if err != nil {
+		return tidy(err)
+	}
+	var r Receipt
+	var args string
+	_, err = pgx.ForEachRow(rows, []any{&r.Session, &r.Turn, &r.Call, &r.Tool, &args, &r.Output, &r.Line}, func() error {
+		r.ArgsSHA256 = agent.SHA256(args) // of what is stored, not what is said of it
+		return f(r)
+	})
+	return tidy(err)
+}
+
 // SessionInfo is one line of the list of sessions.
 type SessionInfo struct {
 	ID        agent.SessionID `json:"id"`

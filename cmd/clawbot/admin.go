@@ -14,6 +14,7 @@ import (
 	"github.com/clawbot/clawbot/approval"
 	"github.com/clawbot/clawbot/audit"
 	"github.com/clawbot/clawbot/channels/slack"
+	"github.com/clawbot/clawbot/receipt"
 	"github.com/clawbot/clawbot/store"
 )
 
@@ -95,7 +96,23 @@ func (a *app) auditShow(ctx context.Context, id string, asJSON bool) error {
 				}
 			}
 		}
-		return nil
+		return a.showReceipts(ctx, db, id)
+	})
+}
+
+// showReceipts prints the receipts of a turn, a call or an approval.
+func (a *app) showReceipts(ctx context.Context, db *database, id string) error {
+	key, err := a.receiptKey()
+	if err != nil {
+		return err
+	}
+	return db.Receipts(ctx, id, func(r store.Receipt) error {
+		verdict := "matches the call"
+		if err := checkReceipt(key, r); err != nil {
+			verdict = err.Error()
+		}
+		_, err := fmt.Fprintf(a.stdout, "receipt of call %s: %s (%s)\n", agent.VisibleLine(string(r.Call)), agent.VisibleLine(r.Line), verdict)
+		return err
 	})
 }
 
@@ -140,19 +157,86 @@ func (a *app) auditVerify(ctx context.Context, asJSON bool) error {
 		if err != nil {
 			return err
 		}
+		receipts, err := a.verifyReceipts(ctx, db)
+		if err != nil {
+			return err
+		}
 		if asJSON {
-			if err := a.print(true, v, nil); err != nil {
+			if err := a.print(true, struct {
+				store.Verified
+				Receipts verifiedReceipts `json:"receipts"`
+			}{v, receipts}, nil); err != nil {
 				return err
 			}
 		}
 		if v.Bad != nil {
 			return fmt.Errorf("the audit does not verify: %w", v.Bad)
 		}
+		if receipts.Bad != "" {
+			return fmt.Errorf("a receipt does not verify: %s; its tool, arguments or output are not those that were signed", receipts.Bad)
+		}
 		if !asJSON {
-			fmt.Fprintf(a.stdout, "the audit verifies: %d rows in %d sessions\n", v.Rows, v.Sessions)
+			fmt.Fprintf(a.stdout, "the audit verifies: %d rows in %d sessions%s\n", v.Rows, v.Sessions, receipts)
 		}
 		return nil
 	})
+}
+
+// verifiedReceipts is what became of all stored receipts.
+type verifiedReceipts struct {
+	Checked int    `json:"checked"`
+	Foreign int    `json:"other_key"`     // made with a key that is not here
+	Bad     string `json:"bad,omitempty"` // the first that does not match its call
+}
+
+// String goes on where a sentence about the audit ends.
+func (v verifiedReceipts) String() string {
+	text := ""
+	if v.Checked > 0 {
+		text = fmt.Sprintf("; %d receipts match their calls", v.Checked)
+	}
+	if v.Foreign > 0 {
+		text += fmt.Sprintf("; %d receipts were made with another key and cannot be checked here (agent.tool_receipts.key_file)", v.Foreign)
+	}
+	return text
+}
+
+// receiptKey reads the key of receipts; nil where there is none.
+func (a *app) receiptKey() (*receipt.Key, error) {
+	key, err := receipt.Read(a.ReceiptKey())
+	if errors.Is(err, receipt.ErrNoKey) {
+		return nil, nil
+	}
+	return key, err
+}
+
+// verifyReceipts checks every stored receipt against its call.
+func (a *app) verifyReceipts(ctx context.Context, db *database) (v verifiedReceipts, err error) {
+	key, err := a.receiptKey()
+	if err != nil {
+		return v, err
+	}
+	err = db.Receipts(ctx, "", func(r store.Receipt) error {
+		switch checkReceipt(key, r) {
+		case nil:
+			v.Checked++
+		case receipt.ErrOtherKey:
+			v.Foreign++
+		default:
+			if v.Bad == "" {
+				v.Bad = fmt.Sprintf("session %s, turn %s, call %s", r.Session, r.Turn, agent.VisibleLine(string(r.Call)))
+			}
+		}
+		return nil
+	})
+	return v, err
+}
+
+func checkReceipt(key *receipt.Key, r store.Receipt) error {
+	if key == nil {
+		return receipt.ErrOtherKey
+	}
+	return key.Verify(r.Line, r.Evidence)
 }
 
 func (a *app) approvalsList(ctx context.Context, asJSON bool) error {

@@ -183,7 +183,7 @@ func (a *app) policy() (*approval.Policy, error) {
 // toolbox is what exists: every tool that clawbot has is listed here.
 func (a *app) toolbox(db *store.DB) (*tools.Toolbox, error) {
 	cfg := a.Tools
-	cfg.Protected = append([]string{a.DataDir, a.Env.Config}, a.SecretFiles...) // a blank one is skipped
+	cfg.Protected = append([]string{a.DataDir, a.Env.Config, a.Agent.ToolReceipts.KeyFile}, a.SecretFiles...) // a blank one is skipped
 	deps := tools.Deps{}
 	if db != nil {
 		deps = tools.Deps{Outbox: db, Jobs: db}

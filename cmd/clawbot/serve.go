@@ -14,6 +14,7 @@ import (
 	"github.com/clawbot/clawbot/approval"
 	"github.com/clawbot/clawbot/channels/slack"
 	"github.com/clawbot/clawbot/hooks"
+	"github.com/clawbot/clawbot/receipt"
 	"github.com/clawbot/clawbot/store"
 )
 
@@ -42,12 +43,18 @@ func (a *app) newEngine(db *store.DB, channels []agent.Channel, directories map[
 	for _, name := range a.UnknownExclusions(names(box.Tools())) {
 		a.log.Warn("agent.excluded_tools names a tool that does not exist", "tool", name)
 	}
+	var receipts agent.Receipts
+	if a.Agent.ToolReceipts.Enabled {
+		if receipts, err = receipt.Open(a.ReceiptKey()); err != nil {
+			return nil, err
+		}
+	}
 	before, after := hooks.New(a.Hooks)
 	bell := agent.NewBell()
 	desk := approval.NewDesk(db, directories, box, a.mask, bell, a.log)
 	return &engine{
 		Engine: agent.NewEngine(agent.Parts{
-			Bundle: agent.Bundle{Config: a.Agent, Model: model, Gate: policy, Toolbox: box, AfterDenial: a.Approval.DenialPolicy, Before: before, After: after},
+			Bundle: agent.Bundle{Config: a.Agent, Model: model, Gate: policy, Toolbox: box, AfterDenial: a.Approval.DenialPolicy, Before: before, After: after, Receipts: receipts},
 			Store:  db, Desk: desk, Channels: channels, Mask: a.mask, Bell: bell, Log: a.log,
 			Owner: agent.NewID[string]("run", time.Now()), Lease: lease, Grace: grace,
 		}),

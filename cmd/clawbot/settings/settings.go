@@ -7,12 +7,14 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -41,6 +43,11 @@ func (s Settings) SlackOn() bool { return s.Env.SlackBotToken.Set() }
 
 // DiscordOn reports whether Discord is configured.
 func (s Settings) DiscordOn() bool { return s.Env.DiscordBotToken.Set() }
+
+// ReceiptKey is the path of the file with the key of receipts.
+func (s Settings) ReceiptKey() string {
+	return cmp.Or(s.Agent.ToolReceipts.KeyFile, filepath.Join(s.DataDir, "keys", "receipt.key"))
+}
 
 // Load reads and checks all settings. The error is of type Errors.
 func Load(environ envconfig.Lookuper) (Settings, error) {

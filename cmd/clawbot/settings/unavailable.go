@@ -26,7 +26,6 @@ func (s Settings) unavailable() []feature {
 	lacks(s.Env.OTLPEndpoint != "", "", "OTEL_EXPORTER_OTLP_ENDPOINT: traces and metrics are not available in this version; nothing is sent")
 	lacks(s.MCP.Deferred || len(s.MCP.Servers) > 0, "mcp", "MCP servers are not available in this version; none is started or called")
 	lacks(len(s.ToolFilterGroups) > 0, "tool_filter_groups", "filter groups are not available in this version; there are no MCP tools to filter")
-	lacks(s.Agent.ToolReceipts.Enabled, "agent.tool_receipts", "tool receipts are not available in this version; results carry none")
 	lacks(s.Approval.Reminder > 0, "approval.reminder", "reminders are not available in this version; a card is posted once")
 	web := func(path string, a approval.Approvers) {
 		for i, user := range a.Users {
