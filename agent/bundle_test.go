@@ -348,3 +348,31 @@ func TestChangedDefinitionDoesNotRun(t *testing.T) {
 	}
 	b.checkInvariants()
 }
+
+// At most eight calls of a turn run at once; the next begin when these have ended.
+//
+// Rows: L82, L85.
+func TestCallsTogetherAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.policy = b.rules("allow *")
+	b.config.ParallelTools = true
+	var calls []string
+	for i := range 11 {
+		calls = append(calls, fmt.Sprintf(`hold {"x":%d}`, i))
+	}
+	b.brain = stepwise(strings.Join(calls, " ; "))
+	b.start()
+	b.step("ann: go")
+	b.step("wait for hold 8")
+	if got := b.query(`SELECT status, count(*) FROM tool_calls GROUP BY 1 ORDER BY 1`); got != "prepared 3\nstarted 8\n" {
+		t.Errorf("while they run:\n%s", got)
+	}
+	b.ledger.letGo()
+	b.settle()
+	b.stop()
+	if n := b.ledger.count("hold"); n != 11 {
+		t.Errorf("%d ran", n)
+	}
+	b.checkInvariants()
+}

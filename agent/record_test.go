@@ -52,7 +52,7 @@ func (b *bench) openAt(p agent.Place) agent.ApprovalID {
 // output, error and time; the model reads the same; and the audit names the call.
 // What did not start has no time, and its error says which of all the reasons it was.
 //
-// Rows: L2, L52, L56, L102.
+// Rows: L2, L52, L56, L62, L102.
 func TestRecordOfEveryEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
