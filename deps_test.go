@@ -29,6 +29,7 @@ var mayImport = []row{
 	{"audit", []string{"agent"}, "pure, so that a chain can be recomputed from an export"},
 	{"hooks", []string{"agent"}, "runs programs of the operator and knows neither policy nor storage"},
 	{"migrations", nil, "SQL and nothing else"},
+	{"telemetry", []string{"agent"}, "the one that knows OpenTelemetry"},
 	{"tools", []string{"agent"}, "a tool has no way around the engine: no channel, no store, no approval"},
 	{"channels/text", nil, "text in, text out"},
 	{"channels/slack", []string{"agent", "channels/text"}, "an adapter knows neither policy nor storage nor other adapters"},
@@ -48,13 +49,15 @@ var mayImport = []row{
 	{"store/pgtest", []string{"store/internal/pgserver"}, "databases for tests, whatever is in them"},
 	{"cmd/clawbot/settings", []string{"agent", "approval", "channels/slack", "hooks", "tools"}, "reads the sections that these own"},
 	{"cmd/clawbot", []string{"agent", "approval", "audit", "channels/slack", "channels/terminal", "cmd/clawbot/settings", "hooks",
-		"model/anthropic", "model/demo", "model/openai", "model/textproto", "receipt", "store", "store/embedded", "tools"}, "the one place that knows all"},
+		"model/anthropic", "model/demo", "model/openai", "model/textproto", "receipt", "store", "store/embedded", "telemetry", "tools"}, "the one place that knows all"},
 }
 
 // onlyIn is where a dependency that shapes code may appear. What is behind one
 // package can be replaced.
 var onlyIn = map[string][]string{
 	"github.com/jackc/pgx":              {"store", "store/pgtest"},
+	"go.opentelemetry.io":               {"telemetry"},
+	"github.com/prometheus":             {"telemetry"},
 	"github.com/pressly/goose":          {"store"},
 	"github.com/slack-go/slack":         {"channels/slack"},
 	"cel.dev/cel-go":                    {"approval"},

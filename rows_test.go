@@ -28,7 +28,6 @@ const (
 	noMCP       = "MCP servers are not in this version"
 	noDelegates = "delegates are not in this version"
 	noGrants    = "always allow is not in this version"
-	noMetrics   = "metrics and traces are not in this version"
 )
 
 // rules are L1, L2, … in order.
@@ -94,7 +93,7 @@ var rules = []rule{
 	{name: "or ends as failed, and says so"},
 	{name: "the rest of the answer is then skipped, with results"},
 	{name: "a no, the clock and nobody to ask are all refusals"},
-	{name: "a refused call has no latency", open: "in part: " + noMetrics},
+	{name: "a refused call has no latency"},
 	{name: "the terminal asks"},
 	{name: "where nobody can be asked nothing runs"},
 	{name: "a card with buttons where it was asked"},
@@ -147,16 +146,16 @@ var rules = []rule{
 	{name: "event: each call has ended, once"},
 	{name: "event: warning, in the log as well"},
 	{name: "events: start and result, for calls that start"},
-	{name: "observers are told what starts", open: noMetrics},
-	{name: "and how it ended", open: noMetrics},
+	{name: "observers are told what starts"},
+	{name: "and how it ended"},
 	{name: "progress is shown in the conversation", open: "progress is not shown in this version"},
 	{name: "the same script gives the same timeline, field by field"},
 	{name: "events are committed with what they tell of"},
-	{name: "executions are timed", open: noMetrics},
-	{name: "a histogram of calls", open: noMetrics},
-	{name: "a histogram of batches", open: noMetrics},
-	{name: "the time is in the record too", open: noMetrics},
-	{name: "documents and program agree on names", open: noMetrics},
+	{name: "executions are timed"},
+	{name: "a histogram of calls"},
+	{name: "a histogram of batches"},
+	{name: "the time is in the record too"},
+	{name: "documents and program agree on names", open: "in part: no page lists the metrics yet"},
 	{name: "no secret where people or logs can read it"},
 	{name: "secrets are found by name, form and value"},
 	{name: "masking is for show; the real bytes run"},

@@ -44,6 +44,7 @@ type bench struct {
 	denial   agent.AfterDenial
 	before   []agent.BeforeHook
 	receipts agent.Receipts
+	observer agent.Observer
 	after    []agent.AfterHook
 	brain    agent.Model   // what to use instead of the scripted model
 	lease    time.Duration // of sessions
@@ -202,7 +203,7 @@ func (b *bench) start() {
 
 // bundle is what the next engine works with.
 func (b *bench) bundle() agent.Bundle {
-	out := agent.Bundle{Config: b.config, Model: b.model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial, Before: b.before, After: b.after, Receipts: b.receipts}
+	out := agent.Bundle{Config: b.config, Model: b.model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial, Before: b.before, After: b.after, Receipts: b.receipts, Observer: b.observer}
 	if b.brain != nil {
 		out.Model = b.brain
 	}

@@ -46,7 +46,12 @@ func (a *app) chat(ctx context.Context, session string) error {
 			return e.desk.Close(ctx, id, s, reason)
 		},
 	})
-	if e, err = a.newEngine(db.DB, []agent.Channel{channel}, nil); err != nil {
+	seen, err := a.telemetry(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.closeTelemetry(seen)
+	if e, err = a.newEngine(db.DB, seen, []agent.Channel{channel}, nil); err != nil {
 		return err
 	}
 	if prompt != "" {

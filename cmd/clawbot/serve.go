@@ -16,6 +16,7 @@ import (
 	"github.com/clawbot/clawbot/hooks"
 	"github.com/clawbot/clawbot/receipt"
 	"github.com/clawbot/clawbot/store"
+	"github.com/clawbot/clawbot/telemetry"
 )
 
 // engine is the working heart of a process: turns, approvals, timers.
@@ -27,7 +28,7 @@ type engine struct {
 }
 
 // newEngine puts engine, gate and desk together for the given channels.
-func (a *app) newEngine(db *store.DB, channels []agent.Channel, directories map[agent.ChannelName]approval.Directory) (*engine, error) {
+func (a *app) newEngine(db *store.DB, observer agent.Observer, channels []agent.Channel, directories map[agent.ChannelName]approval.Directory) (*engine, error) {
 	model, err := a.model()
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func (a *app) newEngine(db *store.DB, channels []agent.Channel, directories map[
 	desk := approval.NewDesk(db, directories, box, a.mask, bell, a.log)
 	return &engine{
 		Engine: agent.NewEngine(agent.Parts{
-			Bundle: agent.Bundle{Config: a.Agent, Model: model, Gate: policy, Toolbox: box, AfterDenial: a.Approval.DenialPolicy, Before: before, After: after, Receipts: receipts},
+			Bundle: agent.Bundle{Config: a.Agent, Model: model, Gate: policy, Toolbox: box, AfterDenial: a.Approval.DenialPolicy, Before: before, After: after, Receipts: receipts, Observer: observer},
 			Store:  db, Desk: desk, Channels: channels, Mask: a.mask, Bell: bell, Log: a.log,
 			Owner: agent.NewID[string]("run", time.Now()), Lease: lease, Grace: grace,
 		}),
@@ -113,7 +114,13 @@ func (a *app) serve(ctx context.Context) error {
 		}
 	}()
 
+	seen, err := a.telemetry(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.closeTelemetry(seen)
 	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", seen.Handler())
 	health := &health{db: db.DB, channels: map[string]func() (bool, string){}}
 	health.routes(mux)
 	var channels []agent.Channel
@@ -128,7 +135,7 @@ func (a *app) serve(ctx context.Context) error {
 		health.channels[string(slack.Name)] = s.Health
 		mux.Handle("/slack/", s.Handler())
 	}
-	e, err := a.newEngine(db.DB, channels, directories)
+	e, err := a.newEngine(db.DB, seen, channels, directories)
 	if err != nil {
 		return err
 	}
@@ -145,6 +152,17 @@ func (a *app) serve(ctx context.Context) error {
 	err = all(ctx, runs...)
 	a.log.Info("stopped")
 	return err
+}
+
+// telemetry begins to measure.
+func (a *app) telemetry(ctx context.Context) (*telemetry.Telemetry, error) {
+	return telemetry.New(ctx, telemetry.Config{Traces: a.Env.SendsTraces(), Metrics: a.Env.SendsMetrics(), Version: version, Log: a.log})
+}
+
+func (a *app) closeTelemetry(t *telemetry.Telemetry) {
+	if err := t.Close(); err != nil {
+		a.log.Warn("the last of traces and metrics could not be sent", "err", err)
+	}
 }
 
 // slack makes the Slack adapter from the settings.

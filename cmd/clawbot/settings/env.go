@@ -58,8 +58,25 @@ type Env struct {
 	LogLevel  string `env:"CLAWBOT_LOG_LEVEL, default=info"`
 	LogFormat string `env:"CLAWBOT_LOG_FORMAT, default=text"`
 
-	// OTLPEndpoint takes traces and metrics by OTLP.
-	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
+	// OTLPEndpoint takes traces and metrics by OTLP, the next two one of them alone. All
+	// OTEL_ variables are read by the exporters themselves too.
+	OTLPEndpoint        string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
+	OTLPTracesEndpoint  string `env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"`
+	OTLPMetricsEndpoint string `env:"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"`
+	OTLPProtocol        string `env:"OTEL_EXPORTER_OTLP_PROTOCOL"`
+	// OTLPHeaders are NAME=VALUE with commas between; the values are secrets.
+	OTLPHeaders  string `env:"OTEL_EXPORTER_OTLP_HEADERS"`
+	OTelDisabled bool   `env:"OTEL_SDK_DISABLED"`
+}
+
+// SendsTraces and SendsMetrics report what goes out by OTLP.
+func (e Env) SendsTraces() bool {
+	return !e.OTelDisabled && (e.OTLPEndpoint != "" || e.OTLPTracesEndpoint != "")
+}
+
+// SendsMetrics is beside SendsTraces.
+func (e Env) SendsMetrics() bool {
+	return !e.OTelDisabled && (e.OTLPEndpoint != "" || e.OTLPMetricsEndpoint != "")
 }
 
 // Model is the language model to use.
@@ -209,6 +226,11 @@ func (e *Env) check(errs *Errors) {
 	checkURL("SLACK_API_URL", e.SlackAPIURL, errs)
 	checkURL("DISCORD_API_URL", e.DiscordAPIURL, errs)
 	checkURL("OTEL_EXPORTER_OTLP_ENDPOINT", e.OTLPEndpoint, errs)
+	checkURL("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", e.OTLPTracesEndpoint, errs)
+	checkURL("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", e.OTLPMetricsEndpoint, errs)
+	if p := e.OTLPProtocol; p != "" && p != "http/protobuf" {
+		errs.variable("OTEL_EXPORTER_OTLP_PROTOCOL", "%q is not available; write http/protobuf, whose port is 4318 as a rule", p)
+	}
 	e.SlackAPIURL = strings.TrimRight(e.SlackAPIURL, "/") + "/"
 	e.DiscordAPIURL = strings.TrimRight(e.DiscordAPIURL, "/") + "/"
 
@@ -363,6 +385,14 @@ func (e Env) Secrets() []string {
 			}
 		} else if m := dsnPassword.FindStringSubmatch(s.Reveal()); m != nil && keyValueDSN.MatchString(s.Reveal()) {
 			out = append(out, strings.NewReplacer(`\'`, `'`, `\\`, `\`).Replace(strings.Trim(m[1], "'")))
+		}
+	}
+	for _, pair := range strings.Split(e.OTLPHeaders, ",") {
+		if _, value, ok := strings.Cut(pair, "="); ok {
+			out = append(out, strings.TrimSpace(value))
+			if decoded, err := url.PathUnescape(strings.TrimSpace(value)); err == nil {
+				out = append(out, decoded)
+			}
 		}
 	}
 	return out

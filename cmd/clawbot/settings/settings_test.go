@@ -141,7 +141,6 @@ tool_filter_groups: [{ mode: always, tools: ["a__*"] }]
 	}
 	want := []string{
 		"DISCORD_BOT_TOKEN: the Discord channel is not available in this version; nothing connects to Discord",
-		"OTEL_EXPORTER_OTLP_ENDPOINT: traces and metrics are not available in this version; nothing is sent",
 		"SLACK_SIGNING_SECRET: it has no effect without SLACK_BOT_TOKEN; Slack is off",
 		"approval.approvers.users[0]: the web console is not available in this version; web:ann cannot decide there",
 		"approval.default: allow loosens nothing, since a tool's own default still counts; write a rule with action: allow",

@@ -23,7 +23,6 @@ func (s Settings) unavailable() []feature {
 		}
 	}
 	lacks(s.Env.DiscordBotToken.Set(), "", "DISCORD_BOT_TOKEN: the Discord channel is not available in this version; nothing connects to Discord")
-	lacks(s.Env.OTLPEndpoint != "", "", "OTEL_EXPORTER_OTLP_ENDPOINT: traces and metrics are not available in this version; nothing is sent")
 	lacks(s.MCP.Deferred || len(s.MCP.Servers) > 0, "mcp", "MCP servers are not available in this version; none is started or called")
 	lacks(len(s.ToolFilterGroups) > 0, "tool_filter_groups", "filter groups are not available in this version; there are no MCP tools to filter")
 	lacks(s.Approval.Reminder > 0, "approval.reminder", "reminders are not available in this version; a card is posted once")
