@@ -71,6 +71,7 @@ var onlyIn = map[string][]string{
 	"github.com/goccy/go-yaml":          {"channels/slack", "cmd/clawbot/settings"},
 }
 
+// Rows: L3, L144.
 func TestDependencies(t *testing.T) {
 	imports := importsByPackage(t)
 	for pkg, list := range imports {

@@ -9,6 +9,7 @@ import (
 
 var alice = agent.Actor{Channel: "slack", Workspace: "T0001", User: "U0001"}
 
+// Rows: L13.
 func TestAttributed(t *testing.T) {
 	for _, c := range []struct {
 		about, name, text string

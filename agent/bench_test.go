@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +49,9 @@ type bench struct {
 	brain    agent.Model   // what to use instead of the scripted model
 	lease    time.Duration // of sessions
 	faults   func(*mortalStore)
+	alter    func(*agent.Bundle) // changes what the next engine works with
 
+	log    warnings
 	store  *mortalStore // of the running engine
 	engine *agent.Engine
 	desk   *approval.Desk
@@ -177,18 +180,14 @@ func (b *bench) start() {
 	b.runs++
 	bell := agent.NewBell()
 	mask := agent.NewMasker("hunter2-canary")
-	log := slog.New(slog.NewTextHandler(b.t.Output(), nil))
+	log := slog.New(slog.NewMultiHandler(slog.NewTextHandler(b.t.Output(), nil), &b.log))
 	b.store = &mortalStore{DB: b.db}
 	if b.faults != nil {
 		b.faults(b.store)
 	}
-	var model agent.Model = b.model
-	if b.brain != nil {
-		model = b.brain
-	}
 	b.desk = approval.NewDesk(b.store, map[agent.ChannelName]approval.Directory{"slack": b.room}, b.ledger, mask, bell, log)
 	b.engine = agent.NewEngine(agent.Parts{
-		Bundle: agent.Bundle{Config: b.config, Model: model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial, Before: b.before, After: b.after, Receipts: b.receipts, Observer: b.observer},
+		Bundle: b.bundle(),
 		Store:  b.store, Desk: b.desk, Channels: []agent.Channel{b.room}, Mask: mask, Bell: bell, Log: log,
 		Owner: fmt.Sprintf("run-%d", b.runs), Lease: b.lease, Grace: 200 * time.Millisecond,
 	})
@@ -202,6 +201,42 @@ func (b *bench) start() {
 		wg.Go(func() { desk.Run(ctx) })
 		wg.Wait()
 	}()
+}
+
+// bundle is what the next engine works with.
+func (b *bench) bundle() agent.Bundle {
+	out := agent.Bundle{Config: b.config, Model: b.model, Gate: b.policy, Toolbox: b.ledger, AfterDenial: b.denial, Before: b.before, After: b.after, Receipts: b.receipts, Observer: b.observer}
+	if b.brain != nil {
+		out.Model = b.brain
+	}
+	if b.alter != nil {
+		b.alter(&out)
+	}
+	return out
+}
+
+// warnings keeps what is logged as a warning or worse.
+type warnings struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (*warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+func (w *warnings) WithAttrs([]slog.Attr) slog.Handler         { return w }
+func (w *warnings) WithGroup(string) slog.Handler              { return w }
+func (w *warnings) Handle(_ context.Context, r slog.Record) error {
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, line)
+	return nil
+}
+
+func (w *warnings) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.lines, "\n")
 }
 
 func (b *bench) stop() {
@@ -446,6 +481,38 @@ func (b *bench) eventText() string {
 	return out.String()
 }
 
+// timelineText prints every field of every event. Ids are replaced by words that
+// say which is which, measured times by N.
+func (b *bench) timelineText() string {
+	var out strings.Builder
+	ids := map[string]string{}
+	for _, turn := range b.turns() {
+		fmt.Fprintf(&out, "turn %s\n", turn.Status)
+		for _, e := range turn.Events {
+			fmt.Fprintf(&out, "  %s\n", e.Type)
+			for _, k := range slices.Sorted(maps.Keys(e.Fields)) {
+				v := strings.ReplaceAll(e.Fields[k], "\n", "⏎")
+				switch k {
+				case "approval_id":
+					if ids[v] == "" {
+						ids[v] = fmt.Sprint("approval ", len(ids)+1)
+					}
+					v = ids[v]
+				case "latency_ms", "waited_ms":
+					if _, err := strconv.ParseUint(v, 10, 64); err != nil {
+						b.t.Errorf("%s of %s is %q", k, e.Type, v)
+					}
+					v = "N"
+				default:
+					v = stableText(v)
+				}
+				fmt.Fprintf(&out, "    %s\n", strings.TrimSuffix(k+" "+v, " "))
+			}
+		}
+	}
+	return out.String()
+}
+
 func (b *bench) callText() string {
 	var out strings.Builder
 	for _, turn := range b.turns() {
@@ -481,6 +548,8 @@ type mortalStore struct {
 	// Faults that are not death; nil is none.
 	renew func(ids []agent.SessionID) ([]agent.SessionID, error)
 	save  func(apply func() (agent.Saved, error)) (agent.Saved, error)
+	// refuse says which commits the database does not take.
+	refuse func(agent.Step) error
 }
 
 var errDead = errors.New("the process is dead")
@@ -513,6 +582,11 @@ func (s *mortalStore) Renew(ctx context.Context, owner string, ids []agent.Sessi
 func (s *mortalStore) Save(ctx context.Context, l agent.Lease, step agent.Step) (agent.Saved, error) {
 	if s.dead.Load() {
 		return agent.Saved{}, errDead
+	}
+	if s.refuse != nil {
+		if err := s.refuse(step); err != nil {
+			return agent.Saved{}, err
+		}
 	}
 	if s.save != nil {
 		return s.save(func() (agent.Saved, error) { return s.DB.Save(ctx, l, step) })

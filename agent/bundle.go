@@ -31,7 +31,7 @@ func (b Bundle) resolved() *Bundle {
 	}
 	b.tools, b.byName = nil, map[string]Tool{}
 	for _, t := range b.Toolbox.Tools() {
-		if !excluded(b.Config.ExcludedTools, t.Name) {
+		if !b.Config.Excludes(t.Name) {
 			b.tools = append(b.tools, t)
 			b.byName[t.Name] = t
 		}

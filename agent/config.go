@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -114,6 +115,11 @@ func (c Config) Validate() []error {
 		}
 	}
 	return errs
+}
+
+// Excludes reports whether ExcludedTools names a tool, in any case.
+func (c Config) Excludes(tool string) bool {
+	return slices.ContainsFunc(c.ExcludedTools, func(n string) bool { return strings.EqualFold(n, tool) })
 }
 
 func notInToolName(r rune) bool {

@@ -33,7 +33,7 @@ func (b *bench) outcomes() map[string]string {
 // does not know, and both with the death of the process. The turn comes to its
 // end without anybody's doing, nothing is lost, and nothing runs twice.
 //
-// Rows: F126, L103.
+// Rows: F126, L103, L119.
 func TestEveryCommit(t *testing.T) {
 	errLost := errors.New("connection lost")
 	ways := map[string]struct{ applied, dies bool }{

@@ -137,6 +137,9 @@ type ledger struct {
 	hold chan struct{} // the tools hold and again wait for it
 	once sync.Once
 	file string // where executions are written too
+
+	watch    func(agent.Invocation) // is called while a tool runs
+	revision string                 // of the tools' definitions
 }
 
 // run is one execution of a tool.
@@ -189,6 +192,9 @@ func (l *ledger) Tools() []agent.Tool {
 				r := run{name, string(inv.Args), fmt.Sprint(inv.Session, inv.Turn, inv.Call), inv.Approved}
 				l.runs = append(l.runs, r)
 				l.mu.Unlock()
+				if l.watch != nil {
+					l.watch(inv)
+				}
 				if l.file != "" {
 					if err := os.WriteFile(l.file, []byte(r.key+"\n"), 0o600); err != nil {
 						return agent.Failed(err.Error())
@@ -255,7 +261,7 @@ func (l *ledger) Check(tool string, args []byte, later string) error {
 func (l *ledger) Fill(_ agent.Tool, args []byte, _ agent.Origin) ([]byte, []string, error) {
 	return args, nil, nil
 }
-func (l *ledger) Definition(t agent.Tool) string { return agent.SHA256(t.Name) }
+func (l *ledger) Definition(t agent.Tool) string { return agent.SHA256(t.Name + l.revision) }
 
 // room is a channel that shows what a person sees, and the directory of its people.
 type room struct {
@@ -266,10 +272,12 @@ type room struct {
 	open    map[agent.ApprovalID]bool // cards with buttons
 	refuse  bool
 	busy    int // so many posts fail for the moment
-	edits   int
+	places  map[agent.Place]string
 }
 
-func newRoom() *room { return &room{index: map[string]int{}, open: map[agent.ApprovalID]bool{}} }
+func newRoom() *room {
+	return &room{index: map[string]int{}, open: map[agent.ApprovalID]bool{}, places: map[agent.Place]string{}}
+}
 
 func (r *room) Name() agent.ChannelName { return "slack" }
 
@@ -282,7 +290,7 @@ func (r *room) Split(text string) []string {
 	return []string{text}
 }
 
-func (r *room) Post(_ context.Context, _ agent.Place, p agent.Post) (string, error) {
+func (r *room) Post(_ context.Context, to agent.Place, p agent.Post) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p.Card != nil && r.refuse {
@@ -299,14 +307,15 @@ func (r *room) Post(_ context.Context, _ agent.Place, p agent.Post) (string, err
 		r.noteCard(p.Card)
 	}
 	r.entries = append(r.entries, draw(p))
+	r.places[to] += draw(p) + "\n"
 	return ref, nil
 }
 
-func (r *room) Edit(_ context.Context, _ agent.Place, ref string, p agent.Post) error {
+func (r *room) Edit(_ context.Context, to agent.Place, ref string, p agent.Post) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.places[to] += draw(p) + "\n"
 	r.entries[r.index[ref]] = draw(p)
-	r.edits++
 	if p.Card != nil {
 		r.noteCard(p.Card)
 	}
@@ -390,6 +399,13 @@ func (r *room) cardID(t *testing.T, n int) agent.ApprovalID {
 		t.Fatalf("there is no card %d", n)
 	}
 	return r.cards[n-1]
+}
+
+// shownAt is all that was ever shown at one place.
+func (r *room) shownAt(p agent.Place) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.places[p]
 }
 
 func (r *room) shown() string {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,7 +74,7 @@ func (r *run) prepare(ctx context.Context, reply ModelReply) error {
 		case twice && !tool.Repeatable:
 			r.settle(c, CallDeduplicated, "", fmt.Sprintf("Not executed again: the same call is %s of this answer", earlier))
 		case verdict >= guardBlock:
-			r.event(EventWarning, c.ID, map[string]string{"tool_name": c.Tool, "tool_call_id": string(c.ID), "message": loop})
+			r.warn(ctx, c, loop)
 			r.settle(c, CallBlocked, "", guardBlockedText+loop+". Do something else, or answer without it")
 		case j.Action == Allow:
 			seen[key] = c.ID
@@ -378,8 +377,4 @@ func toolName(name string) string {
 		clean = "unnamed"
 	}
 	return clean[:min(len(clean), 64)]
-}
-
-func excluded(names []string, tool string) bool {
-	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, tool) })
 }

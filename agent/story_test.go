@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,7 +57,8 @@ import (
 //	audit       kind decision source actor
 //	audit args  kind and arguments
 //	audit reasons
-//	events      the timeline of each turn
+//	events      the timeline of each turn, with the fields that matter most
+//	timeline    the same with every field
 //	calls       status of each call
 //
 // With UPDATE_STORIES=1 the second kind of sections is written from what happened.
@@ -133,6 +136,8 @@ func (b *bench) outcome(section string) (string, bool) {
 		return b.auditReasons(), true
 	case "events":
 		return b.eventText(), true
+	case "timeline":
+		return b.timelineText(), true
 	case "calls":
 		return b.callText(), true
 	case "settings", "rules", "new rules", "hooks", "model", "script":
@@ -152,6 +157,7 @@ func (b *bench) checkInvariants() {
 	for _, req := range b.model.requests {
 		checkHistory(b.t, req.Messages)
 	}
+	b.checkFacts()
 	sessions, err := b.db.Sessions(ctx, 1000)
 	if err != nil {
 		b.t.Fatal(err)
@@ -169,5 +175,66 @@ func (b *bench) checkInvariants() {
 		for _, turn := range turns {
 			checkTimeline(b.t, turn)
 		}
+	}
+}
+
+// The table of events in docs/lifecycle.md and the timelines of the stories have the
+// same events with the same fields.
+//
+// Rows: L124.
+func TestEventsAreAsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/lifecycle.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n## Events\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	quoted := regexp.MustCompile("`([a-z0-9_]+)`")
+	documented := map[string][]string{}
+	for _, line := range strings.Split(table, "\n") {
+		cells := strings.Split(line, "|")
+		if name := quoted.FindStringSubmatch(line); len(cells) == 5 && name != nil {
+			var fields []string
+			for _, f := range quoted.FindAllStringSubmatch(cells[3], -1) {
+				fields = append(fields, f[1])
+			}
+			if name[1] != agent.EventToolBatchStarted {
+				fields = append(fields, "tool_name", "tool_call_id")
+			}
+			slices.Sort(fields)
+			documented[name[1]] = fields
+		}
+	}
+	written := map[string][]string{}
+	files, err := filepath.Glob("testdata/stories/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		ar, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range ar.Files {
+			event := ""
+			for _, line := range strings.Split(string(f.Data), "\n") {
+				word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+				switch {
+				case f.Name != "timeline" || word == "":
+				case strings.HasPrefix(line, "    "):
+					if !slices.Contains(written[event], word) {
+						written[event] = append(written[event], word)
+					}
+				case strings.HasPrefix(line, "  "):
+					event = word
+				}
+			}
+		}
+	}
+	for _, fields := range written {
+		slices.Sort(fields)
+	}
+	if diff := cmp.Diff(documented, written); diff != "" {
+		t.Errorf("-documented +in the timelines of stories\n%s", diff)
 	}
 }

@@ -170,6 +170,8 @@ func TestTrim(t *testing.T) {
 
 // One turn with more than fits: old results give way first, then the latest share
 // what there is. Nothing else is touched, and nothing is parted.
+//
+// Rows: L106.
 func TestTrimLongTurn(t *testing.T) {
 	in := []Message{{Role: RoleUser, Text: "go"}}
 	for b := range 6 {

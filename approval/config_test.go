@@ -29,6 +29,8 @@ func TestDefaultConfigMakesAPolicy(t *testing.T) {
 }
 
 // Every mistake is reported at its place, in words that say what to write.
+//
+// Rows: L146.
 func TestMistakes(t *testing.T) {
 	shell := []string{"shell"}
 	ann := Approvers{Users: []string{"slack:T1/U1"}}

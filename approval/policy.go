@@ -180,6 +180,18 @@ func (p *Policy) Asking() []Asking {
 	return out
 }
 
+// Names reports whether a rule names the tool. Of others the tool's own default and
+// approval.default decide.
+func (p *Policy) Names(tool string) bool {
+	tool = strings.ToLower(tool)
+	return slices.ContainsFunc(p.rules, func(r rule) bool { return r.names(tool) })
+}
+
+// names reports whether the rule is about a tool, whose name is in lower case.
+func (r rule) names(tool string) bool {
+	return slices.ContainsFunc(r.globs, func(g string) bool { return agent.MatchGlob(g, tool) })
+}
+
 // Hash identifies the rules: equal hashes decide alike. `clawbot doctor` shows
 // it, so that two machines can be compared.
 func (p *Policy) Hash() string { return p.hash }
@@ -217,7 +229,7 @@ func (p *Policy) Judge(q agent.Question) (j agent.Judgement) {
 	name := strings.ToLower(q.Tool.Name)
 	vars := variables(q, args)
 	for _, r := range p.rules {
-		if !slices.ContainsFunc(r.globs, func(g string) bool { return agent.MatchGlob(g, name) }) {
+		if !r.names(name) {
 			continue
 		}
 		if r.when != nil {

@@ -3,6 +3,7 @@ package approval
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,6 +42,8 @@ func call(tool, args string) agent.Question {
 }
 
 // The rules of the documented example decide as it says.
+//
+// Rows: L146.
 func TestJudgeByRules(t *testing.T) {
 	c := with(func(c *Config) {
 		c.Approvers = Approvers{Users: []string{"slack:T1/BOB"}, Local: true}
@@ -103,6 +106,64 @@ func TestFirstMatchByPriorityThenFile(t *testing.T) {
 	for tool, want := range map[string]string{"a": "a", "b": "b", "other": "c"} {
 		if got := p.Judge(call(tool, `{}`)).Rule; got != want {
 			t.Errorf("%s was decided by %s, want %s", tool, got, want)
+		}
+	}
+}
+
+// What a rule of higher priority requires, no list and no wildcard sets free, in
+// whatever order the file has them.
+//
+// Rows: L54.
+func TestRequiredWinsOverFree(t *testing.T) {
+	all := []Rule{
+		{Name: "required", Tools: []string{"shell", "bank__*"}, Action: agent.Ask, Priority: 1},
+		{Name: "never", Tools: []string{"BANK__close*"}, Action: agent.Deny, Priority: 2},
+		{Name: "free by name", Tools: []string{"shell", "read_file", "bank__close_account"}, Action: agent.Allow},
+		{Name: "free by wildcard", Tools: []string{"bank__*", "*"}, Action: agent.Allow, Priority: -1},
+	}
+	for turn := range all { // each rule comes first once, and the order is reversed too
+		order := append(append([]Rule{}, all[turn:]...), all[:turn]...)
+		backwards := append([]Rule{}, order...)
+		slices.Reverse(backwards)
+		for _, rules := range [][]Rule{order, backwards} {
+			p := policy(t, with(func(c *Config) { c.Rules = rules }))
+			for tool, want := range map[string]string{
+				"shell": "required", "Shell": "required", "bank__transfer": "required", "bank__close_account": "never",
+				"read_file": "free by name", "list_dir": "free by wildcard",
+			} {
+				if got := p.Judge(call(tool, `{}`)).Rule; got != want {
+					t.Errorf("%s is decided by %q, want %q", tool, got, want)
+				}
+			}
+		}
+	}
+}
+
+// A tool that is new falls under its own default and approval.default, however many
+// rules there are for others, until a rule names it.
+//
+// Rows: L6.
+func TestNewToolIsNotSetFree(t *testing.T) {
+	others := []Rule{
+		{Tools: []string{"read_*", "?ew"}, Action: agent.Allow},
+		{Tools: []string{"brand_ne"}, Action: agent.Allow},
+		{Tools: []string{"brand_new"}, Action: agent.Allow, When: `args.n == 1`},
+	}
+	for file, want := range map[agent.Action]agent.Action{"": agent.Ask, agent.Allow: agent.Ask, agent.Ask: agent.Ask, agent.Deny: agent.Deny} {
+		p := policy(t, with(func(c *Config) {
+			c.Rules = others
+			if file != "" {
+				c.Default = new(file)
+			}
+		}))
+		if j := p.Judge(call("brand_new", `{"n":2}`)); j.Action != want || j.Rule != "" {
+			t.Errorf("default %q: %+v", file, j)
+		}
+	}
+	p := policy(t, with(func(c *Config) { c.Rules = others }))
+	for tool, want := range map[string]bool{"read_file": true, "READ_x": true, "brand_new": true, "brand_newer": false, "other": false} {
+		if got := p.Names(tool); got != want {
+			t.Errorf("a rule names %s: %t, want %t", tool, got, want)
 		}
 	}
 }

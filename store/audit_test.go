@@ -92,6 +92,47 @@ func auditOfAll(db testDB) {
 	}
 }
 
+// Deleting a session takes its history, calls, questions and timeline, and leaves its
+// audit whole: every row is there, the chain verifies, and a row that goes missing
+// later is still found out.
+//
+// Rows: L147.
+func TestDeletedSessionKeepsItsAudit(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	auditOfAll(db)
+	db.asked("3", 2, time.Hour)
+	session := agent.SessionID(get[string](db, `SELECT id FROM sessions WHERE thread = '3'`))
+	tables := []string{"inbox", "turns", "messages", "tool_calls", "approvals", "deliveries", "events"}
+	for _, table := range tables {
+		if n := get[int](db, `SELECT count(*) FROM `+table+` WHERE session_id = $1`, session); n == 0 {
+			t.Errorf("there is nothing in %s to delete", table)
+		}
+	}
+	before := get[string](db, `SELECT string_agg(a::text, '|' ORDER BY session_id, seq) FROM audit_log a`)
+	others := get[int](db, `SELECT count(*) FROM sessions`) - 1
+	db.exec(`DELETE FROM sessions WHERE id = $1`, session)
+	for _, table := range tables {
+		if n := get[int](db, `SELECT count(*) FROM `+table+` WHERE session_id = $1`, session); n != 0 {
+			t.Errorf("%d rows are left in %s", n, table)
+		}
+	}
+	if n := get[int](db, `SELECT count(*) FROM sessions`); n != others {
+		t.Errorf("%d sessions are left, want %d", n, others)
+	}
+	if after := get[string](db, `SELECT string_agg(a::text, '|' ORDER BY session_id, seq) FROM audit_log a`); after != before {
+		t.Error("the audit has changed")
+	}
+	db.exec(`DELETE FROM sessions`)
+	db.verify()
+	if rows, err := db.AuditRows(t.Context(), AuditQuery{Session: session, Limit: 100}); err != nil || len(rows) == 0 {
+		t.Errorf("the deleted session has %d audit rows (%v)", len(rows), err)
+	}
+	if err := db.try(`DELETE FROM audit_log WHERE session_id = $1`, session); err == nil {
+		t.Error("audit rows can be deleted")
+	}
+}
+
 // Whoever gets around the triggers is found out: each column of each row, rows
 // that are gone, and rows in each other's place.
 //

@@ -101,6 +101,7 @@ func add(t *testing.T, jobs Jobs, call, args string, origin agent.Origin) (agent
 	return res, nil
 }
 
+// Rows: L35.
 func TestCronAdd(t *testing.T) {
 	jobs := &jobList{}
 	origin := asked

@@ -18,7 +18,7 @@ func deliveryTool(properties string) agent.Tool {
 	return agent.Tool{Name: "x", Delivery: true, Schema: json.RawMessage(`{"type":"object","properties":` + properties + `}`)}
 }
 
-// L33 to L36 of the life of a tool call.
+// Rows: L33, L34, L35, L36.
 func TestFill(t *testing.T) {
 	flat := deliveryTool(`{"text":{},"channel":{},"conversation":{},"thread":{}}`)
 	question := deliveryTool(`{"question":{},"channel":{}}`)
@@ -77,6 +77,8 @@ func TestFill(t *testing.T) {
 
 // Whatever the arguments: given values stay, filling again changes nothing, and
 // only delivery arguments are ever added.
+//
+// Rows: L34.
 func TestFillDeliveryProperties(t *testing.T) {
 	flat := deliveryTool(`{"text":{},"channel":{},"conversation":{},"thread":{}}`)
 	rapid.Check(t, func(t *rapid.T) {

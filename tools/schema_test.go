@@ -13,6 +13,7 @@ func object(schema string) agent.Tool {
 	return agent.Tool{Name: "t", Schema: json.RawMessage(schema)}
 }
 
+// Rows: L1.
 func TestDefinitionsThatAreRefused(t *testing.T) {
 	good := `{"type":"object"}`
 	for _, tc := range []struct {
@@ -93,6 +94,7 @@ func TestCheckTellsWhatToFix(t *testing.T) {
 	}
 }
 
+// Rows: L1.
 func TestDefinitionHash(t *testing.T) {
 	base := agent.Tool{Name: "a", Description: "b", Schema: json.RawMessage(`{}`), Owner: "c"}
 	seen := map[string]string{new(Toolbox).Definition(base): "base"}
@@ -115,6 +117,8 @@ func TestDefinitionHash(t *testing.T) {
 }
 
 // Every built-in tool takes exactly its documented arguments (T9).
+//
+// Rows: L1.
 func TestBuiltinDefinitions(t *testing.T) {
 	list := builtins(t)
 	if _, err := NewToolbox(list); err != nil {

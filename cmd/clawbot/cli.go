@@ -27,6 +27,7 @@ type cli struct {
 	Chat      chatCmd      `cmd:"" help:"Talk to clawbot in this terminal."`
 	Migrate   migrateCmds  `cmd:"" help:"Migrate the database schema."`
 	Doctor    doctorCmd    `cmd:"" help:"Check settings, database, tokens, policy and sandbox."`
+	Policy    policyCmds   `cmd:"" help:"Look at the rules."`
 	Slack     slackCmds    `cmd:"" help:"Set up Slack."`
 	Approvals approvalCmds `cmd:"" help:"Look at calls that wait for a person, and decide."`
 	Audit     auditCmds    `cmd:"" help:"Ask who allowed what, and whether the record is whole."`
@@ -38,6 +39,10 @@ type migrateCmds struct {
 	Up     migrateUpCmd     `cmd:"" help:"Bring the schema up to this version of clawbot."`
 	Down   migrateDownCmd   `cmd:"" help:"Take the last migration back; data in what it added is lost."`
 	Status migrateStatusCmd `cmd:"" help:"List the migrations and when each was applied."`
+}
+
+type policyCmds struct {
+	Check policyCheckCmd `cmd:"" help:"Check the rules, and say which tools no rule names."`
 }
 
 type slackCmds struct {
@@ -64,6 +69,9 @@ type sessionCmds struct {
 
 // Help implements kong.HelpProvider, as for all commands.
 func (migrateCmds) Help() string { return example("clawbot migrate status") }
+
+// Help implements kong.HelpProvider.
+func (policyCmds) Help() string { return example("clawbot policy check") }
 
 // Help implements kong.HelpProvider.
 func (slackCmds) Help() string { return example("clawbot slack manifest") }
@@ -118,6 +126,10 @@ type doctorCmd struct{ leaf }
 func (doctorCmd) Help() string {
 	return "Prints one line per check: ok, warn or fail. The exit status is 1 if any fails.\n\n" + example("clawbot doctor")
 }
+
+type policyCheckCmd struct{ leaf }
+
+func (policyCheckCmd) Help() string { return example("clawbot policy check") }
 
 type slackManifestCmd struct{ leaf }
 

@@ -23,6 +23,7 @@ func TestParse(t *testing.T) {
 		"migrate down":                  &migrateDownCmd{},
 		"migrate status --json":         &migrateStatusCmd{asJSON: asJSON{true}},
 		"doctor":                        &doctorCmd{},
+		"policy check":                  &policyCheckCmd{},
 		"slack manifest":                &slackManifestCmd{},
 		"approvals list":                &approvalsListCmd{},
 		"approvals list --json":         &approvalsListCmd{asJSON: asJSON{true}},

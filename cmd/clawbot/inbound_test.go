@@ -180,7 +180,7 @@ channels:
 // A thread once joined goes on without mentions, for all its people; the model
 // is told who said what.
 //
-// Rows: F18, F19.
+// Rows: F18, F19, L13.
 func TestJoinedThreadGoesOnWithoutMention(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)
@@ -210,7 +210,7 @@ func TestJoinedThreadGoesOnWithoutMention(t *testing.T) {
 
 // A long turn in one thread holds up no other thread, and no answer strays.
 //
-// Rows: F20, F22, T13.
+// Rows: F20, F22, T13, L10.
 func TestThreadsDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)

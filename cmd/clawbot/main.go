@@ -73,6 +73,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return a.migrate(ctx, nil, c.JSON)
 	case *doctorCmd:
 		return a.doctor(ctx)
+	case *policyCheckCmd:
+		return a.policyCheck()
 	case *approvalsListCmd:
 		return a.approvalsList(ctx, c.JSON)
 	case *approvalsShowCmd:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -30,7 +31,10 @@ func providers(t *testing.T, f func(t *testing.T, w *world)) {
 }
 
 // The story with both providers: text beside two calls, one allowed and one
-// approved, a restart in between.
+// approved, a restart in between. Each request has the same definitions of tools,
+// byte for byte, before and after the restart.
+//
+// Rows: L5, L16.
 func TestStoryWithEachProvider(t *testing.T) {
 	t.Parallel()
 	providers(t, func(t *testing.T, w *world) {
@@ -54,6 +58,19 @@ func TestStoryWithEachProvider(t *testing.T) {
 		last := w.model.Requests()[2]
 		if n := len(last.Messages); n != 6 {
 			t.Errorf("the last request has %d messages:\n%s", n, last)
+		}
+		var first string
+		for i, r := range w.model.Requests() {
+			var body struct{ Tools json.RawMessage }
+			if err := json.Unmarshal(r.Body, &body); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				first = string(body.Tools)
+			}
+			if len(r.Tools) < 5 || string(body.Tools) != first {
+				t.Errorf("request %d has the tools\n%s\nand the first had\n%s", i+1, body.Tools, first)
+			}
 		}
 	})
 }
@@ -166,7 +183,7 @@ agent: { max_tool_iterations: 3, turn_timeout: 4s }
 // A scheduled job asks in the thread where it was made, its card is there, and so
 // is its answer; the person who made it may not approve it.
 //
-// Rows: F75, F104, L67.
+// Rows: F75, F104, L36, L67.
 func TestJobAsksInItsThread(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, approverYAML)

@@ -59,6 +59,7 @@ type Model struct {
 	retries   int
 	scrubber  provider.Scrubber
 	service   anthropic.MessageService
+	specs     provider.Specs[anthropic.ToolUnionParam]
 }
 
 var _ agent.Model = (*Model)(nil)
@@ -99,6 +100,7 @@ func New(cfg Config) (*Model, error) {
 		retries:   cfg.MaxRetries,
 		scrubber:  scrubber,
 		service:   anthropic.NewMessageService(options...),
+		specs:     provider.Specs[anthropic.ToolUnionParam]{Encode: encodeTool},
 	}, nil
 }
 

@@ -24,7 +24,7 @@ func (m *Model) params(req agent.ModelRequest) (anthropic.MessageNewParams, erro
 	for _, message := range history {
 		add(&params, message)
 	}
-	tools, err := provider.Definitions(req.Tools)
+	tools, err := m.specs.Of(req.Tools)
 	if err != nil {
 		return params, err
 	}
@@ -33,11 +33,12 @@ func (m *Model) params(req agent.ModelRequest) (anthropic.MessageNewParams, erro
 		return params, nil
 	}
 	if len(tools) == 0 && called { // the API wants a definition while the history has calls
-		tools, req.NoTools = provider.PastDefinitions(history), true
+		req.NoTools = true
+		for _, past := range provider.PastDefinitions(history) {
+			tools = append(tools, encodeTool(past))
+		}
 	}
-	for _, tool := range tools {
-		params.Tools = append(params.Tools, encodeTool(tool))
-	}
+	params.Tools = tools
 	if req.NoTools && len(params.Tools) > 0 {
 		params.ToolChoice.OfNone = &anthropic.ToolChoiceNoneParam{}
 	}

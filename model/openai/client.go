@@ -53,6 +53,7 @@ type Model struct {
 	retries  int
 	scrubber provider.Scrubber
 	service  openai.ChatCompletionService
+	specs    provider.Specs[openai.ChatCompletionToolUnionParam]
 }
 
 var _ agent.Model = (*Model)(nil)
@@ -86,6 +87,7 @@ func New(cfg Config) (*Model, error) {
 		retries:  cfg.MaxRetries,
 		scrubber: scrubber,
 		service:  openai.NewChatCompletionService(options...),
+		specs:    provider.Specs[openai.ChatCompletionToolUnionParam]{Encode: encodeTool},
 	}, nil
 }
 

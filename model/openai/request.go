@@ -23,16 +23,14 @@ func (m *Model) params(req agent.ModelRequest) (openai.ChatCompletionNewParams, 
 	for _, message := range history {
 		params.Messages = append(params.Messages, encode(message))
 	}
-	tools, err := provider.Definitions(req.Tools)
+	tools, err := m.specs.Of(req.Tools)
 	if err != nil {
 		return params, err
 	}
 	if req.NoTools && !provider.HasCalls(history) {
 		return params, nil
 	}
-	for _, tool := range tools {
-		params.Tools = append(params.Tools, encodeTool(tool))
-	}
+	params.Tools = tools
 	if req.NoTools && len(params.Tools) > 0 { // without tools the API refuses a choice
 		params.ToolChoice.OfAuto = openai.String("none")
 	}

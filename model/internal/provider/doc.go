@@ -1,13 +1,13 @@
 // Package provider holds what the providers of models share, whatever their
 // wire form: a history that every provider accepts (History), tool definitions
-// (Definitions), the joining of a streamed answer (Answer), the HTTP client that
+// (Specs), the joining of a streamed answer (Answer), the HTTP client that
 // watches over one attempt (Transport), what an error says and whose fault it is
 // (Error, Scrubber), and the loop that makes attempts until one yields a whole
 // answer (Complete).
 //
 // A request runs through it like this:
 //
-//	ModelRequest ─► History, Definitions ─► SDK parameters
+//	ModelRequest ─► History, Specs ─► SDK parameters
 //	Complete ─► SDK ─► Transport ─► HTTP … events ─► Answer ─► ModelReply
 //
 // The SDKs' own retries are off: they end where a stream begins, and a stream

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/clawbot/clawbot/agent"
 )
@@ -17,29 +18,65 @@ type Definition struct {
 	Schema      map[string]any // an object schema; encodes to the same bytes each time
 }
 
-// Definitions returns the tools in the order of their names, whatever order they
-// came in, because providers cache by common beginning. One bad definition would
-// make a provider refuse the whole request, with words that name nobody; so it
-// is an error here that names the tool and wraps agent.ErrModelRefused.
-func Definitions(tools []agent.Tool) ([]Definition, error) {
-	out := make([]Definition, 0, len(tools))
-	for _, tool := range tools {
-		if !allowed(tool.Name) || len(tool.Name) > maxName {
-			return nil, refused("tool %q: a name has 1 to %d characters of a-z, A-Z, 0-9, _ and -", tool.Name, maxName)
-		}
-		schema, err := objectSchema(tool.Schema)
-		if err != nil {
-			return nil, refused("tool %s: %v", tool.Name, err)
-		}
-		out = append(out, Definition{tool.Name, agent.Clean(tool.Description), schema})
+// Specs turns tools into a provider's own form T, and keeps what it made: a schema
+// is read and encoded once, and all requests share it. Encode must give the same T
+// for the same Definition, and nobody may change a T. Safe for concurrent use.
+type Specs[T any] struct {
+	Encode func(Definition) T
+
+	mu    sync.Mutex
+	known map[specKey]T
+}
+
+// specKey is all that a definition is made of.
+type specKey struct{ name, description, schema string }
+
+// maxSpecs bounds what is kept; beyond it everything is made anew.
+const maxSpecs = 2000
+
+// Of returns the tools in the order of their names, whatever order they came in,
+// because providers cache by common beginning. One bad definition would make a
+// provider refuse the whole request, with words that name nobody; so it is an error
+// here that names the tool and wraps agent.ErrModelRefused.
+func (s *Specs[T]) Of(tools []agent.Tool) ([]T, error) {
+	if len(tools) == 0 {
+		return nil, nil // no field at all: providers refuse an empty list
 	}
-	slices.SortFunc(out, func(a, b Definition) int { return cmp.Compare(a.Name, b.Name) })
-	for i := 1; i < len(out); i++ {
-		if out[i].Name == out[i-1].Name {
-			return nil, refused("tool %s: the name is used twice", out[i].Name)
+	ordered := slices.Clone(tools)
+	slices.SortFunc(ordered, func(a, b agent.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	out := make([]T, len(ordered))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, tool := range ordered {
+		if i > 0 && tool.Name == ordered[i-1].Name {
+			return nil, refused("tool %s: the name is used twice", tool.Name)
 		}
+		spec, ok := s.known[specKey{tool.Name, tool.Description, string(tool.Schema)}]
+		if !ok {
+			d, err := define(tool)
+			if err != nil {
+				return nil, err
+			}
+			if s.known == nil || len(s.known) >= maxSpecs {
+				s.known = map[specKey]T{}
+			}
+			spec = s.Encode(d)
+			s.known[specKey{tool.Name, tool.Description, string(tool.Schema)}] = spec
+		}
+		out[i] = spec
 	}
 	return out, nil
+}
+
+func define(tool agent.Tool) (Definition, error) {
+	if !allowed(tool.Name) || len(tool.Name) > maxName {
+		return Definition{}, refused("tool %q: a name has 1 to %d characters of a-z, A-Z, 0-9, _ and -", tool.Name, maxName)
+	}
+	schema, err := objectSchema(tool.Schema)
+	if err != nil {
+		return Definition{}, refused("tool %s: %v", tool.Name, err)
+	}
+	return Definition{tool.Name, agent.Clean(tool.Description), schema}, nil
 }
 
 // PastDefinitions returns a definition for each tool that the history has calls
