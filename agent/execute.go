@@ -78,11 +78,19 @@ func (r *run) settleOpen(ctx context.Context) (parked bool, err error) {
 func (r *run) takeUp(ctx context.Context, c *ToolCall) error {
 	tool, ok := r.byName[c.Tool]
 	if ok && tool.Idempotent && r.admissible(tool, c) == "" {
+		r.lost(c, "it is idempotent and runs again")
 		return r.start(ctx, tool, c, "taken up again after a restart")
 	}
 	r.Log.WarnContext(ctx, "outcome of a call is unknown", "turn", c.Turn, "call", c.ID, "tool", c.Tool)
 	r.unknown(c)
 	return nil
+}
+
+// lost records that nobody knows how a start ended: each has one result.
+func (r *run) lost(c *ToolCall, reason string) {
+	r.event(EventToolResult, c.ID, map[string]string{
+		"tool_name": c.Tool, "tool_call_id": string(c.ID), "success": "false", "outcome": string(CallUnknown), "latency_ms": "0"})
+	r.audit(AuditRecord{Kind: AuditToolFinished, Approval: c.Approval, Decision: string(CallUnknown), Source: SourceSystem, Rule: c.Rule, Reason: reason, Latency: -1}, c)
 }
 
 // unknown ends a call that was started by a process that died.

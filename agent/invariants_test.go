@@ -64,7 +64,7 @@ func checkTimeline(t reporter, turn store.TurnInfo) {
 	}
 	announced := 0
 	judged, completed, results := map[string]int{}, map[string]int{}, map[string]int{}
-	started := map[string]bool{}
+	started := map[string]int{}
 	given := map[string]int{} // values that people gave: the call is judged again
 	for _, e := range turn.Events {
 		id := e.Fields["tool_call_id"]
@@ -85,7 +85,7 @@ func checkTimeline(t reporter, turn store.TurnInfo) {
 				given[id] = 1
 			}
 		case agent.EventToolCall:
-			started[id] = true
+			started[id]++
 		case agent.EventToolResult:
 			results[id]++
 		case agent.EventToolCompleted:
@@ -100,9 +100,9 @@ func checkTimeline(t reporter, turn store.TurnInfo) {
 			t.Errorf("turn %s: call %s was judged %d times and completed %d times", turn.ID, id, judged[id], n)
 		}
 	}
-	for id := range started {
-		if results[id] != 1 {
-			t.Errorf("turn %s: call %s was started and has %d results", turn.ID, id, results[id])
+	for id, n := range started {
+		if results[id] != n {
+			t.Errorf("turn %s: call %s was started %d times and has %d results", turn.ID, id, n, results[id])
 		}
 	}
 }

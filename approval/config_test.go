@@ -2,6 +2,8 @@ package approval
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -237,5 +239,21 @@ func TestUnmeetableQuorum(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, p.Unmeetable()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The defaults that docs/lifecycle.md tells of.
+//
+// Rows: L124.
+func TestDefaultsAreAsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/lifecycle.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := DefaultConfig()
+	for key, value := range map[string]string{"timeout": c.Timeout.String(), "quorum": fmt.Sprint(c.Quorum), "denial_policy": string(c.DenialPolicy)} {
+		if line := fmt.Sprintf("| `approval.%s` | %s |\n", key, value); !strings.Contains(string(page), line) {
+			t.Errorf("the page lacks %s", line)
+		}
 	}
 }

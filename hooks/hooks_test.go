@@ -215,3 +215,13 @@ func TestValidate(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", strings.Join(paths, " "), want)
 	}
 }
+
+// The default that docs/lifecycle.md tells of.
+//
+// Rows: L124.
+func TestDefaultIsAsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/lifecycle.md")
+	if err != nil || !strings.Contains(string(page), fmt.Sprintf("| `hooks[].timeout` | %s |\n", DefaultTimeout)) {
+		t.Errorf("the page lacks %s, %v", DefaultTimeout, err)
+	}
+}

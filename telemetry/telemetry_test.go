@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -244,5 +246,56 @@ func TestNoTraces(t *testing.T) {
 	var _ sdktrace.IDGenerator = ids{}
 	if a, _ := (ids{}).NewIDs(context.Background()); !a.IsValid() {
 		t.Error("no trace id without a turn")
+	}
+}
+
+// The table of metrics in docs/lifecycle.md has the names and labels of the program.
+//
+// Rows: L124.
+func TestMetricsAreAsDocumented(t *testing.T) {
+	tel, _ := start(t, Config{})
+	tel.Replay(t.Context(), agent.CallNote{Tool: "note"})
+	tel.Batch(t.Context(), 1, 1, time.Second)
+	tel.Waited(t.Context(), "note", agent.ApprovalDenied, time.Second)
+	_, over := tel.Turn(t.Context(), agent.Turn{ID: "turn_1"})
+	over(agent.Turn{Status: agent.TurnDone})
+	tel.Request(t.Context(), "demo")(agent.ModelReply{}, nil)
+	var got []string
+	for _, line := range scraped(t, tel) {
+		name, labels, _ := strings.Cut(line, "{")
+		labels, _, _ = strings.Cut(labels, "}")
+		var names []string
+		for _, l := range strings.Fields(labels) {
+			label, _, _ := strings.Cut(l, "=")
+			names = append(names, label)
+		}
+		if line := name + " " + strings.Join(names, " "); !slices.Contains(got, line) {
+			got = append(got, line)
+		}
+	}
+	page, err := os.ReadFile("../docs/lifecycle.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n## Metrics and traces\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var want []string
+	for _, line := range strings.Split(table, "\n") {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || !strings.Contains(cells[1], "`agent.") {
+			continue
+		}
+		var labels []string
+		// Values stand in parentheses.
+		for _, l := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(cells[3], ""), -1) {
+			labels = append(labels, l[1])
+		}
+		slices.Sort(labels)
+		want = append(want, strings.ReplaceAll(strings.Trim(cells[1], " `"), ".", "_")+" "+strings.Join(labels, " "))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("the program has\n%s\nthe page has\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
