@@ -27,7 +27,6 @@ type rule struct {
 const (
 	noMCP       = "MCP servers are not in this version"
 	noDelegates = "delegates are not in this version"
-	noGrants    = "always allow is not in this version"
 )
 
 // rules are L1, L2, … in order.
@@ -70,7 +69,7 @@ var rules = []rule{
 	{name: "without a conversation nothing is filled"},
 	{name: "an approved marker of the model is cleared"},
 	{name: "what is looked up is the name in the end"},
-	{name: "the policy decides, then a grant may answer", open: noGrants},
+	{name: "the policy decides, then a grant may answer"},
 	{name: "identical calls of one answer run once"},
 	{name: "a tool sees the marker of consent only after a decision"},
 	{name: "what was judged is frozen before anything runs"},
@@ -102,7 +101,7 @@ var rules = []rule{
 	{name: "nobody who may decide: no start"},
 	{name: "waiting has an end"},
 	{name: "a person answers instead of the tool"},
-	{name: "always allow", open: noGrants},
+	{name: "always allow"},
 	{name: "who decided, where and why is recorded with the decision"},
 	{name: "consent is no proof that a call ran"},
 	{name: "only who may decide can decide"},

@@ -89,6 +89,7 @@ const (
 	VerbDeny    Verb = "deny"
 	VerbDetails Verb = "details"
 	VerbInput   Verb = "input"   // yes, with the value that ask_input wants
+	VerbAlways  Verb = "always"  // yes, and the same call is not asked about again for a while
 	VerbReplace Verb = "replace" // no; the model reads Click.Value as the result
 )
 
@@ -102,6 +103,9 @@ type Click struct {
 	ActorName string
 	Reason    string
 	Value     string // of VerbInput and VerbReplace, as it was typed
+	// Always bounds the grant of VerbAlways; zero is DefaultGrantTime and DefaultGrantUses.
+	AlwaysFor  time.Duration
+	AlwaysUses int
 	// Try only asks whether this person may do it now, before a form is opened.
 	// Nothing is decided; a refusal is recorded all the same.
 	Try         bool

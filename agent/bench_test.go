@@ -452,7 +452,7 @@ func (b *bench) auditArgs() string {
 func (b *bench) auditReasons() string {
 	var out strings.Builder
 	for _, r := range b.auditRows() {
-		fmt.Fprintf(&out, "%s %s\n", r.Kind, orDash(r.Reason))
+		fmt.Fprintf(&out, "%s %s\n", r.Kind, stableText(orDash(r.Reason)))
 	}
 	return out.String()
 }

@@ -60,6 +60,7 @@ type ToolCall struct {
 	Filled     []string
 	SecretArg  string // the argument whose value a person gave and that is shown to nobody
 	Status     CallStatus
+	Grant      GrantID    // the standing consent it runs with, if any
 	Approval   ApprovalID // the question that decides it, if any
 	Rule       string
 	Output     string // full text, cleaned

@@ -112,7 +112,17 @@ func (r *run) execute(ctx context.Context, c *ToolCall) error {
 			return nil
 		}
 	}
-	if why := r.admissible(tool, c); why != "" {
+	why := r.admissible(tool, c)
+	if why == "" && c.Grant != "" {
+		holds, err := r.Store.GrantHolds(ctx, c.Grant)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: look at a grant: %w", errSave, err)
+		case !holds:
+			why = "the standing consent " + string(c.Grant) + " has ended"
+		}
+	}
+	if why != "" {
 		r.refuse(ctx, c, why)
 		return nil
 	}
@@ -146,7 +156,7 @@ func (r *run) admissible(tool Tool, c *ToolCall) string {
 		return "the policy asks for a value now, and nobody gave it"
 	}
 	if c.Approval == "" {
-		if j.Action != Allow {
+		if j.Action != Allow && c.Grant == "" {
 			return "the policy asks for consent now, and nobody gave it"
 		}
 		return ""
@@ -224,7 +234,7 @@ func (r *run) invoke(ctx context.Context, tool Tool, c *ToolCall) outcome {
 	began := time.Now()
 	ctx, ended := r.Observer.Call(ctx, r.note(c))
 	result, stopped := invoke(ctx, r.Grace, tool, Invocation{
-		Session: t.Session, Turn: t.ID, Call: c.ID, Args: []byte(c.Args), Origin: t.Origin, Approved: c.Approval != ""})
+		Session: t.Session, Turn: t.ID, Call: c.ID, Args: []byte(c.Args), Origin: t.Origin, Approved: c.Approval != "" || c.Grant != ""})
 	mask := r.maskOf(c) // our own secrets are nothing for the model, nor is one that a person gave
 	result.Output, _ = mask.Known(result.Output)
 	result.Error, _ = mask.Known(result.Error)

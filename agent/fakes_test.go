@@ -437,7 +437,7 @@ func stableText(s string) string {
 	return strings.Join(all, "\n")
 }
 
-var anyID = regexp.MustCompile(`\b(turn|ap|call)_[0-9a-z]{26}\b`)
+var anyID = regexp.MustCompile(`\b(turn|ap|call|grt)_[0-9a-z]{26}\b`)
 
 func stableWord(w string) string {
 	for layout, name := range map[string]string{"15:04:05": "TIME", "15:04": "TIME", "2006-01-02": "DATE"} {

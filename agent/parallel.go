@@ -21,7 +21,7 @@ func (r *run) runTogether(ctx context.Context) error {
 		c := &r.work.Calls[i]
 		switch {
 		case c.Status.Ended():
-		case c.Status != CallPrepared || c.Approval != "":
+		case c.Status != CallPrepared || c.Approval != "" || c.Grant != "":
 			return nil
 		default:
 			open = append(open, c)

@@ -81,6 +81,11 @@ func (r *run) prepare(ctx context.Context, reply ModelReply) error {
 			r.step.Calls = append(r.step.Calls, *c)
 		case j.Action == Ask, j.Action == AskInput:
 			seen[key] = c.ID
+			if granted, err := r.granted(ctx, c, j.Judgement); err != nil {
+				return err
+			} else if granted {
+				continue
+			}
 			if r.question(c, j.Judgement, pending) {
 				pending++
 			}

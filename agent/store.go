@@ -36,6 +36,13 @@ type Store interface {
 	// History returns the session's messages in order, at most limit from the end.
 	History(ctx context.Context, id SessionID, limit int) ([]Message, error)
 
+	// FindGrant returns a grant that matches, has not ended and has uses left; the zero
+	// Grant if there is none.
+	FindGrant(ctx context.Context, q GrantQuery) (Grant, error)
+	// GrantHolds reports whether a grant whose use is counted may still be acted on: it
+	// was not revoked and has not expired.
+	GrantHolds(ctx context.Context, id GrantID) (bool, error)
+
 	// DueStatuses leases status lines that are to be drawn, of turns on the given
 	// channels.
 	DueStatuses(ctx context.Context, channels []ChannelName, limit int) ([]StatusDue, error)
@@ -118,6 +125,8 @@ type Step struct {
 	Deliveries []Delivery // to send
 	Events     []Event
 	Audit      []AuditRecord
+	// GrantUses are grants to use up by one; if one of them ended meanwhile, the step fails.
+	GrantUses []GrantID
 	// Refresh names approvals whose card must be drawn again.
 	Refresh []ApprovalID
 	// Progress is set if the turn has something to show in its status line: how long it

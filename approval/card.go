@@ -78,6 +78,9 @@ func Draw(a agent.Approval, mask *agent.Masker) agent.Card {
 			{Verb: agent.VerbDeny, Label: "Deny"},
 			{Verb: agent.VerbDetails, Label: "Details"},
 		}
+		if a.TargetArg == "" && a.Quorum == 1 {
+			c.Buttons = slices.Insert(c.Buttons, 2, agent.Button{Verb: agent.VerbAlways, Label: "Always allow…"})
+		}
 		return c
 	}
 	c.Title = strings.ToUpper(string(a.Status[:1])) + string(a.Status[1:]) + ": " + c.Tool

@@ -48,9 +48,10 @@ type Ruling struct {
 	ActorName   string
 	Backchannel agent.ChannelName
 	Reason      string
-	Args        string // the arguments with the value that a person gave: they replace the frozen ones; empty leaves those
-	Definition  string // hash of the tool's definition that Args were checked against
-	Replacement string // what a person said instead of letting the call run
+	Args        string       // the arguments with the value that a person gave: they replace the frozen ones; empty leaves those
+	Definition  string       // hash of the tool's definition that Args were checked against
+	Grant       *agent.Grant // to create with the approval
+	Replacement string       // what a person said instead of letting the call run
 	Audit       []agent.AuditRecord
 	Events      []agent.Event
 	Redraw      bool // the card looks different now
@@ -161,6 +162,19 @@ func (d *Desk) rule(a agent.Approval, now time.Time, c agent.Click, p agent.Pers
 		return d.approve(a, now, by)
 	case c.Verb == agent.VerbApprove:
 		return refuse("This question wants a value for " + agent.VisibleLine(a.TargetArg) + ", so nothing was decided. Please give it.")
+	case c.Verb == agent.VerbAlways && a.TargetArg == "" && a.Quorum == 1:
+		g, why := newGrant(a, now, c)
+		if why != "" {
+			return refuse(why)
+		}
+		by.Grant = &g
+		r := d.approve(a, now, by)
+		r.Audit = append(r.Audit, d.record(a, agent.AuditGrantCreated, agent.AuditRecord{
+			Source: agent.SourcePerson, Actor: c.Actor, Backchannel: c.Backchannel, Latency: -1,
+			Reason: fmt.Sprintf("%s: this exact call of %s in this conversation, %d times until %s", g.ID, g.GrantedTo, g.UsesLeft, moment(g.ExpiresAt))}))
+		return r
+	case c.Verb == agent.VerbAlways:
+		return refuse("This cannot be allowed once and for all, because each call of it needs a value or several people. Nothing was decided; please approve or deny it.")
 	case c.Verb == agent.VerbInput && a.TargetArg != "":
 		value, err := typed(c.Value)
 		args, tool := "", agent.Tool{}
@@ -210,12 +224,28 @@ func (d *Desk) approve(a agent.Approval, now time.Time, vote Ruling) Ruling {
 	return r
 }
 
+// newGrant makes the grant that a person wants to give, or says why not.
+func newGrant(a agent.Approval, now time.Time, c agent.Click) (agent.Grant, string) {
+	if a.Requester == (agent.Actor{}) {
+		return agent.Grant{}, "It is not known whose call this is, so it cannot be allowed once and for all. Nothing was decided; please approve or deny it."
+	}
+	long, uses := cmp.Or(c.AlwaysFor, agent.DefaultGrantTime), cmp.Or(c.AlwaysUses, agent.DefaultGrantUses)
+	if long < time.Minute || long > agent.MaxGrantTime || uses < 1 || uses > agent.MaxGrantUses {
+		return agent.Grant{}, fmt.Sprintf("A standing consent lasts a minute to %d days, for 1 to %d calls. Nothing was decided; please choose again.", int(agent.MaxGrantTime.Hours()/24), agent.MaxGrantUses)
+	}
+	return agent.Grant{
+		ID: agent.NewID[agent.GrantID]("grt", now), Session: a.Session, Tool: a.Tool, Args: a.Args, ArgsSHA256: a.ArgsSHA256,
+		Terms:     agent.Judgement{Rule: a.Rule, Approvers: a.Approvers, Quorum: a.Quorum}.Terms(),
+		GrantedBy: c.Actor, GrantedTo: a.Requester, Approval: a.ID, CreatedAt: now, ExpiresAt: now.Add(long), UsesLeft: uses,
+	}, ""
+}
+
 // attempted is what a refused click was meant to do, as the audit records it.
 func attempted(v agent.Verb) string {
 	switch v {
 	case agent.VerbInput:
 		return string(agent.VerbApprove)
-	case agent.VerbApprove, agent.VerbDeny, agent.VerbReplace:
+	case agent.VerbApprove, agent.VerbDeny, agent.VerbReplace, agent.VerbAlways:
 		return string(v)
 	}
 	return ""

@@ -2,12 +2,20 @@
 
 -- What the model asked for where a hook changed the name (raw has the arguments);
 -- the argument whose value a person gave and that is shown to nobody; what the
--- result was when it was stored; its receipt.
+-- result was when it was stored; its receipt; the standing consent it ran with.
 ALTER TABLE tool_calls
     ADD COLUMN asked_tool    text NOT NULL DEFAULT '',
     ADD COLUMN secret_arg    text NOT NULL DEFAULT '',
     ADD COLUMN result_sha256 text NOT NULL DEFAULT '',
-    ADD COLUMN receipt       text NOT NULL DEFAULT '';
+    ADD COLUMN receipt       text NOT NULL DEFAULT '',
+    ADD COLUMN grant_id      text NOT NULL DEFAULT '';
+
+-- A grant holds for the call as it was then: shown arguments, the tool's definition, and
+-- who may decide under which rule.
+ALTER TABLE grants
+    ADD COLUMN args       text NOT NULL DEFAULT '',
+    ADD COLUMN definition text NOT NULL DEFAULT '',
+    ADD COLUMN terms      text NOT NULL DEFAULT '';
 
 -- A question for a value (ask_input) names the argument and has a text of its own.
 -- A replacement is what a person said instead of letting the call run.
@@ -33,4 +41,5 @@ CREATE INDEX turns_status_due ON turns (status_due_at) WHERE status_due_at IS NO
 -- +goose Down
 ALTER TABLE turns DROP COLUMN batch_active_ms, DROP COLUMN status_ref, DROP COLUMN status_due_at, DROP COLUMN status_tries, DROP COLUMN status_changes;
 ALTER TABLE approvals DROP COLUMN target_arg, DROP COLUMN prompt, DROP COLUMN secret, DROP COLUMN replacement;
-ALTER TABLE tool_calls DROP COLUMN asked_tool, DROP COLUMN secret_arg, DROP COLUMN result_sha256, DROP COLUMN receipt;
+ALTER TABLE tool_calls DROP COLUMN asked_tool, DROP COLUMN secret_arg, DROP COLUMN result_sha256, DROP COLUMN receipt, DROP COLUMN grant_id;
+ALTER TABLE grants DROP COLUMN args, DROP COLUMN definition, DROP COLUMN terms;

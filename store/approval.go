@@ -161,6 +161,9 @@ func (h *head) queueRuling(b *pgx.Batch, a agent.Approval, r approval.Ruling) er
 			SELECT 1 / count(*) FROM decided`,
 			a.ID, r.Status, h.now, nullable(clean(r.Actor.String())), r.Source, clean(r.Reason), nullable(r.Backchannel), clean(r.Replacement))
 	}
+	if r.Status == agent.ApprovalApproved && r.Grant != nil {
+		queueGrant(b, *r.Grant)
+	}
 	if r.Status == agent.ApprovalApproved && r.Args != "" {
 		h.queueNewArgs(b, a, r)
 	}

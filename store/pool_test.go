@@ -26,6 +26,13 @@ func (db testDB) everything(ctx context.Context) map[string]func() error {
 		"History":       func() error { _, err := db.History(ctx, "s", 1); return err },
 		"DueDeliveries": func() error { _, err := db.DueDeliveries(ctx, "w", slack, 1); return err },
 		"Delivered":     func() error { return db.Delivered(ctx, agent.Delivery{ID: "d"}, agent.Attempt{}) },
+		"FindGrant":     func() error { _, err := db.FindGrant(ctx, agent.GrantQuery{}); return err },
+		"GrantHolds":    func() error { _, err := db.GrantHolds(ctx, "g"); return err },
+		"Grants":        func() error { _, err := db.Grants(ctx, true, 1); return err },
+		"RevokeGrant": func() error {
+			_, err := db.RevokeGrant(ctx, "g", agent.Actor{}, func(agent.Grant) agent.AuditRecord { return agent.AuditRecord{} })
+			return err
+		},
 		"DueStatuses":   func() error { _, err := db.DueStatuses(ctx, slack, 1); return err },
 		"StatusDrawn":   func() error { return db.StatusDrawn(ctx, agent.StatusDue{}, "r") },
 		"DeliveredPart": func() error { return db.DeliveredPart(ctx, "d", 1, "r") },

@@ -78,6 +78,9 @@ func (h *head) queueStep(b *pgx.Batch, l agent.Lease, s agent.Step, steered []ag
 	if err := h.queueEvents(b, s.Events); err != nil {
 		return nil, err
 	}
+	for _, id := range s.GrantUses {
+		queueGrantUse(b, id)
+	}
 	h.queueAudit(b, rows)
 	for i, d := range s.Deliveries {
 		// What is older goes first; only with nothing before it may the saver send
@@ -178,14 +181,14 @@ func (db *DB) History(ctx context.Context, id agent.SessionID, limit int) ([]age
 }
 
 const callColumns = `SELECT turn_id, call_id, batch, position, tool, raw, args, args_sha256, definition, filled, status,
-	coalesce(approval_id, ''), rule, output, error, coalesce(latency_ms, 0), started_at, asked_tool, secret_arg, result_sha256, receipt FROM tool_calls`
+	coalesce(approval_id, ''), rule, output, error, coalesce(latency_ms, 0), started_at, asked_tool, secret_arg, result_sha256, receipt, grant_id FROM tool_calls`
 
 func scanCall(row pgx.CollectableRow) (agent.ToolCall, error) {
 	var c agent.ToolCall
 	var ms int64
 	var started *time.Time
 	err := row.Scan(&c.Turn, &c.ID, &c.Batch, &c.Position, &c.Tool, &c.Raw, &c.Args, &c.ArgsSHA256, &c.Definition, &c.Filled, &c.Status,
-		&c.Approval, &c.Rule, &c.Output, &c.Error, &ms, &started, &c.AskedTool, &c.SecretArg, &c.ResultSHA256, &c.Receipt)
+		&c.Approval, &c.Rule, &c.Output, &c.Error, &ms, &started, &c.AskedTool, &c.SecretArg, &c.ResultSHA256, &c.Receipt, &c.Grant)
 	c.Latency = time.Duration(ms) * time.Millisecond
 	if started != nil {
 		c.StartedAt = *started
@@ -206,13 +209,13 @@ func (h *head) queueCall(b *pgx.Batch, c agent.ToolCall) {
 		filled = []string{}
 	}
 	b.Queue(`INSERT INTO tool_calls AS t (turn_id, call_id, session_id, batch, position, tool, raw, args, args_sha256, definition, filled, status,
-			approval_id, rule, output, error, latency_ms, started_at, finished_at, asked_tool, secret_arg, result_sha256, receipt)
+			approval_id, rule, output, error, latency_ms, started_at, finished_at, asked_tool, secret_arg, result_sha256, receipt, grant_id)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-			CASE WHEN $18 THEN now() END, CASE WHEN $19 THEN now() END, $20, $21, $22, $23)
+			CASE WHEN $18 THEN now() END, CASE WHEN $19 THEN now() END, $20, $21, $22, $23, $24)
 		ON CONFLICT (turn_id, call_id) DO UPDATE SET status = excluded.status, output = excluded.output, error = excluded.error,
 			result_sha256 = excluded.result_sha256, receipt = excluded.receipt, latency_ms = excluded.latency_ms, started_at = coalesce(t.started_at, excluded.started_at), finished_at = excluded.finished_at
 		WHERE t.finished_at IS NULL`,
 		c.Turn, clean(c.ID), h.session, c.Batch, c.Position, clean(c.Tool), clean(c.Raw), c.Args, c.ArgsSHA256, c.Definition, filled, c.Status,
 		nullable(c.Approval), clean(c.Rule), clean(c.Output), clean(c.Error), latency, c.Status.Ran(), c.Status.Ended(),
-		clean(c.AskedTool), clean(c.SecretArg), c.ResultSHA256, clean(c.Receipt))
+		clean(c.AskedTool), clean(c.SecretArg), c.ResultSHA256, clean(c.Receipt), c.Grant)
 }

@@ -268,8 +268,9 @@ func (db *DB) Renew(ctx context.Context, owner string, ids []agent.SessionID) (k
 // ReleaseAll ends every lease. It is for the embedded database alone, where the
 // process that starts is the only one and earlier owners are dead.
 func (db *DB) ReleaseAll(ctx context.Context) error {
-	_, err := db.pool.Exec(ctx, `WITH s AS (UPDATE sessions SET lease_owner = NULL, leased_until = NULL WHERE lease_owner IS NOT NULL)
-		UPDATE deliveries SET leased_until = NULL WHERE state = 'due'`)
+	_, err := db.pool.Exec(ctx, `WITH s AS (UPDATE sessions SET lease_owner = NULL, leased_until = NULL WHERE lease_owner IS NOT NULL),
+		d AS (UPDATE deliveries SET leased_until = NULL WHERE state = 'due')
+		UPDATE turns SET status_due_at = now() WHERE status_tries > 0`)
 	return tidy(err)
 }
 
@@ -289,6 +290,8 @@ type head struct {
 const (
 	lockAny = `SELECT id, message_seq, event_seq, audit_seq, audit_hash FROM sessions
 		WHERE id = (SELECT session_id FROM approvals WHERE id = $1) FOR UPDATE`
+	lockGrant = `SELECT id, message_seq, event_seq, audit_seq, audit_hash FROM sessions
+		WHERE id = (SELECT session_id FROM grants WHERE id = $1) FOR UPDATE`
 	lockOwn = `SELECT id, message_seq, event_seq, audit_seq, audit_hash FROM sessions
 		WHERE id = $1 AND revision = $2 AND lease_owner = $3 FOR UPDATE`
 	lookAround = `SELECT clock_timestamp(), EXISTS (SELECT 1 FROM deliveries d WHERE d.session_id = s.id AND d.state = 'due' AND NOT ` + isEdit + `),

@@ -108,7 +108,7 @@ func (a *Adapter) click(r *run, i interaction, action string, id agent.ApprovalI
 		a.stop(r, i, agent.TurnID(id))
 	case verb == agent.VerbDetails:
 		a.details(r, i, id)
-	case verb == agent.VerbApprove || verb == agent.VerbDeny || verb == agent.VerbInput:
+	case verb == agent.VerbApprove || verb == agent.VerbDeny || verb == agent.VerbInput || verb == agent.VerbAlways:
 		c := agent.Click{Approval: id, Verb: verb, Actor: a.clicker(i), ActorName: i.name(), Backchannel: Name}
 		switch {
 		case verb == agent.VerbApprove:

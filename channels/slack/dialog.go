@@ -3,7 +3,9 @@ package slack
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
+	"time"
 
 	slackgo "github.com/slack-go/slack"
 
@@ -21,6 +23,17 @@ const (
 	fieldValue   = "clawbot_value"
 	fieldReason  = "clawbot_reason"
 	fieldInstead = "clawbot_instead"
+	fieldLong    = "clawbot_long"
+	fieldUses    = "clawbot_uses"
+)
+
+// choice is what a person can pick; the value is what is sent.
+type choice struct{ value, text string }
+
+// What a standing consent may be, from the least.
+var (
+	howLong = []choice{{"1h", "1 hour"}, {"8h", "8 hours"}, {"24h", "1 day"}, {"168h", "7 days"}}
+	howMany = []choice{{"1", "once more"}, {"5", "5 times"}, {"20", "20 times"}, {"100", "100 times"}}
 )
 
 // submission is what a person typed into a dialog.
@@ -29,7 +42,10 @@ type submission struct {
 	Metadata   string `json:"private_metadata"`
 	State      struct {
 		Values map[string]map[string]struct {
-			Value string `json:"value"`
+			Value    string `json:"value"`
+			Selected struct {
+				Value string `json:"value"`
+			} `json:"selected_option"`
 		} `json:"values"`
 	} `json:"state"`
 }
@@ -37,6 +53,8 @@ type submission struct {
 func (s submission) field(name string) string {
 	return strings.TrimSpace(s.State.Values[name][name].Value)
 }
+
+func (s submission) picked(name string) string { return s.State.Values[name][name].Selected.Value }
 
 // dialogAbout is what a dialog carries. Only the approval counts, and what may be
 // done with it the desk decides; channel and thread serve for answers to the clicker.
@@ -75,9 +93,12 @@ func (a *Adapter) dialog(r *run, i interaction, c agent.Click) (done bool) {
 		PrivateMetadata: string(about),
 		Close:           label("Cancel"),
 	}
-	if verb == agent.VerbInput {
+	switch verb {
+	case agent.VerbInput:
 		a.inputForm(&view, card)
-	} else {
+	case agent.VerbAlways:
+		a.alwaysForm(&view, card)
+	default:
 		a.denyForm(&view, card)
 	}
 	if _, err := a.api.OpenViewContext(ctx, i.TriggerID, view); err != nil {
@@ -106,6 +127,30 @@ func (a *Adapter) inputForm(view *slackgo.ModalViewRequest, c agent.Card) {
 		view.Blocks.BlockSet = append(view.Blocks.BlockSet, richText(a.blockID("args"), preformatted(shorten(full, modalBlock))))
 	}
 	view.Blocks.BlockSet = append(view.Blocks.BlockSet, field(fieldValue, name, maxAnswer, false, false))
+}
+
+// alwaysForm asks how far a standing consent goes. It says what it covers.
+func (a *Adapter) alwaysForm(view *slackgo.ModalViewRequest, c agent.Card) {
+	view.Title, view.Submit = label("Always allow"), label("Always allow")
+	view.Blocks.BlockSet = []slackgo.Block{
+		richText(a.blockID("head"), section(bold(shorten(shown(or(c.Title, "Approval")), 300))),
+			section(plainText("This call runs now. The same call, with exactly these arguments, in this conversation and for the same person, is then not asked about again. A change of the rule or of the tool ends that, and so does: clawbot grants revoke"))),
+	}
+	if full := shown(c.Full); full != "" {
+		view.Blocks.BlockSet = append(view.Blocks.BlockSet, richText(a.blockID("args"), preformatted(shorten(full, modalBlock))))
+	}
+	view.Blocks.BlockSet = append(view.Blocks.BlockSet, pick(fieldLong, "For", howLong, 0), pick(fieldUses, "At most", howMany, 1))
+}
+
+// pick is a list to choose from.
+func pick(name, title string, list []choice, initial int) *slackgo.InputBlock {
+	var options []*slackgo.OptionBlockObject
+	for _, c := range list {
+		options = append(options, slackgo.NewOptionBlockObject(c.value, label(c.text), nil))
+	}
+	e := slackgo.NewOptionsSelectBlockElement(slackgo.OptTypeStatic, nil, name, options...)
+	e.InitialOption = options[initial]
+	return slackgo.NewInputBlock(name, label(title), nil, e)
 }
 
 // denyForm asks for words that go with a no. Both fields may stay empty.
@@ -147,6 +192,15 @@ func (a *Adapter) submitted(r *run, i interaction) {
 		c.Verb, c.Reason = agent.VerbDeny, i.View.field(fieldReason)
 		if instead := i.View.field(fieldInstead); instead != "" {
 			c.Verb, c.Value = agent.VerbReplace, instead
+		}
+	case agent.VerbAlways:
+		var err1, err2 error
+		c.Verb = agent.VerbAlways
+		c.AlwaysFor, err1 = time.ParseDuration(i.View.picked(fieldLong))
+		c.AlwaysUses, err2 = strconv.Atoi(i.View.picked(fieldUses))
+		if err1 != nil || err2 != nil {
+			a.log.Warn("dialog dropped: it says nothing that is understood", "callback", i.View.CallbackID)
+			return
 		}
 	default:
 		a.log.Debug("dialog ignored", "callback", i.View.CallbackID)

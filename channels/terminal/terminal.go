@@ -237,11 +237,13 @@ func (c *Channel) answer(ctx context.Context, in agent.Inlet, asked question, wo
 		switch word {
 		case "y", "yes":
 			click.Verb = agent.VerbApprove
-		case "a", "always", "e", "edit":
-			c.print("%q is not available in this version. Nothing was decided; please answer y, n, i or d.", word)
+		case "a", "always":
+			click.Verb = agent.VerbAlways
+		case "e", "edit":
+			c.print("%q is not available in this version. Nothing was decided; please answer y, n, a, i or d.", word)
 			return nil
 		default:
-			c.print("A question is open and nothing was decided; please answer y (yes), n (no, a reason may follow), i (what the model gets instead follows) or d (details).")
+			c.print("A question is open and nothing was decided; please answer y (yes), n (no, a reason may follow), a (yes, and the same call in this conversation is not asked about again for a day), i (what the model gets instead follows) or d (details).")
 			return nil
 		}
 	}
@@ -317,7 +319,7 @@ func (c *Channel) ask(ctx context.Context, in agent.Inlet, s State) (asked quest
 		if in := asked.input; in != nil {
 			fmt.Fprintf(c.cfg.Out, "%s: type the value of %s (= first, if it looks like an answer), or [n]o, [i]nstead, [d]etails: ", what, in.Arg)
 		} else {
-			fmt.Fprintf(c.cfg.Out, "Approve %s? [y]es, [n]o, [i]nstead, [d]etails: ", what)
+			fmt.Fprintf(c.cfg.Out, "Approve %s? [y]es, [n]o, [a]lways, [i]nstead, [d]etails: ", what)
 		}
 		if c.cfg.Prompt == "" {
 			fmt.Fprintln(c.cfg.Out)

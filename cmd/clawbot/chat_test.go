@@ -100,7 +100,7 @@ func TestReadmeStory(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("status %d\n%s%s", status, out, errs)
 	}
-	for _, part := range []string{"Approval needed: write_file", "notes.txt", "? [y]es, [n]o, [i]nstead, [d]etails", "approved by", "ran and succeeded"} {
+	for _, part := range []string{"Approval needed: write_file", "notes.txt", "? [y]es, [n]o, [a]lways, [i]nstead, [d]etails", "approved by", "ran and succeeded"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("the chat lacks %q:\n%s", part, out)
 		}
@@ -144,18 +144,19 @@ func TestChatAnswers(t *testing.T) {
 		outcome string
 		shows   string
 	}{
-		"yes":                 {[]string{"y"}, "succeeded", "approved by"},
-		"YES":                 {[]string{"YES"}, "succeeded", "approved by"},
-		"no":                  {[]string{"n"}, "denied", "denied by"},
-		"no with a reason":    {[]string{"no not on a Friday"}, "denied", "not on a Friday"},
-		"end of input":        {nil, "cancelled", "not approved"},
-		"exit":                {[]string{"exit"}, "cancelled", "not approved"},
-		"details, then yes":   {[]string{"d", "y"}, "succeeded", `"content": "x"`},
-		"not an answer":       {[]string{"sure, go ahead"}, "cancelled", "nothing was decided"},
-		"always is not built": {[]string{"a", "n"}, "denied", "not available"},
-		"answer instead":      {[]string{"i use b.txt"}, "replaced", "use b.txt"},
-		"instead of nothing":  {[]string{"i", "n"}, "denied", "it is empty"},
-		"blank":               {[]string{"", "  ", "n"}, "denied", "denied by"},
+		"yes":                {[]string{"y"}, "succeeded", "approved by"},
+		"YES":                {[]string{"YES"}, "succeeded", "approved by"},
+		"no":                 {[]string{"n"}, "denied", "denied by"},
+		"no with a reason":   {[]string{"no not on a Friday"}, "denied", "not on a Friday"},
+		"end of input":       {nil, "cancelled", "not approved"},
+		"exit":               {[]string{"exit"}, "cancelled", "not approved"},
+		"details, then yes":  {[]string{"d", "y"}, "succeeded", `"content": "x"`},
+		"not an answer":      {[]string{"sure, go ahead"}, "cancelled", "nothing was decided"},
+		"always":             {[]string{"a"}, "succeeded", "approved by"},
+		"edit is not built":  {[]string{"e", "n"}, "denied", "not available"},
+		"answer instead":     {[]string{"i use b.txt"}, "replaced", "use b.txt"},
+		"instead of nothing": {[]string{"i", "n"}, "denied", "it is empty"},
+		"blank":              {[]string{"", "  ", "n"}, "denied", "denied by"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -385,7 +386,7 @@ func TestChatAtATerminal(t *testing.T) {
 	until("model demo")
 	until("\n> ")
 	io.WriteString(in, "write hello to notes.txt\r")
-	until("? [y]es, [n]o, [i]nstead, [d]etails: ")
+	until("? [y]es, [n]o, [a]lways, [i]nstead, [d]etails: ")
 	io.WriteString(in, "y\r")
 	until("ran and succeeded")
 	until("\n> ")

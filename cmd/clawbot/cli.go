@@ -30,6 +30,7 @@ type cli struct {
 	Policy    policyCmds   `cmd:"" help:"Look at the rules."`
 	Slack     slackCmds    `cmd:"" help:"Set up Slack."`
 	Approvals approvalCmds `cmd:"" help:"Look at calls that wait for a person, and decide."`
+	Grants    grantCmds    `cmd:"" help:"Look at standing consents, and end them."`
 	Audit     auditCmds    `cmd:"" help:"Ask who allowed what, and whether the record is whole."`
 	Sessions  sessionCmds  `cmd:"" help:"Look at conversations."`
 	Version   versionCmd   `cmd:"" help:"Print version, commit and Go version."`
@@ -48,6 +49,13 @@ type policyCmds struct {
 type slackCmds struct {
 	Manifest slackManifestCmd `cmd:"" help:"Print the manifest of the Slack app, with exactly the scopes and events that are used."`
 }
+
+type grantCmds struct {
+	List   grantsListCmd   `cmd:"" help:"List what is allowed without asking again."`
+	Revoke grantsRevokeCmd `cmd:"" help:"End one; the next such call asks again."`
+}
+
+func (grantCmds) Help() string { return example("clawbot grants list") }
 
 type approvalCmds struct {
 	List    approvalsListCmd    `cmd:"" help:"List the calls that wait for a person."`
@@ -134,6 +142,23 @@ func (policyCheckCmd) Help() string { return example("clawbot policy check") }
 type slackManifestCmd struct{ leaf }
 
 func (slackManifestCmd) Help() string { return example("clawbot slack manifest > manifest.yaml") }
+
+type grantsListCmd struct {
+	leaf
+	All bool `help:"Also those that have ended."`
+	asJSON
+}
+
+func (grantsListCmd) Help() string { return example("clawbot grants list --json") }
+
+type grantsRevokeCmd struct {
+	leaf
+	ID string `arg:"" help:"Id of the grant, as list prints it."`
+}
+
+func (grantsRevokeCmd) Help() string {
+	return example("clawbot grants revoke grt_06h2zdsx8zqfc9bh00mn6g74br")
+}
 
 type approvalsListCmd struct {
 	leaf

@@ -123,7 +123,7 @@ approval:
 		}
 		w.waitFor(who+" is told twice", func() bool { return len(s.Ephemerals(id)) == 2 })
 	}
-	if now, _ := s.Message("C0001", card.TS); now.Shown != card.Shown || len(now.Buttons) != 3 {
+	if now, _ := s.Message("C0001", card.TS); now.Shown != card.Shown || len(now.Buttons) != 4 {
 		t.Errorf("the card has changed: %s", now.Shown)
 	}
 	w.want(fmt.Sprintf("%d\n", 2*len(people)), `SELECT count(*) FROM audit_log WHERE kind = 'click_refused' AND source = 'person'`)
@@ -549,4 +549,56 @@ approval:
 	if shown := w.slack.Render("C0001", ask.TS); strings.Contains(shown, "geheim") {
 		t.Errorf("the value is shown:\n%s", shown)
 	}
+}
+
+// Always allow… is a form with a second, explicit choice. Then the same call runs without
+// a card, until the grant is revoked.
+//
+// Rows: L39, L65, L71.
+func TestAlwaysAllow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, approverYAML)
+	w.model.Default(func(r modeltest.Request) modeltest.Reply {
+		if r.Steps() == 0 {
+			return modeltest.Call("write_file", `{"path":"a.txt","content":"x"}`)
+		}
+		return modeltest.Text("Written.")
+	})
+	w.serve()
+	ask := w.ask("write it")
+	card := w.card(ask)
+	form := w.form("U0002", card, "Always allow…")
+	if _, err := w.slack.Submit("U0002", form, map[string]string{"For": "8 hours", "At most": "5 times"}); err != nil {
+		t.Fatal(err)
+	}
+	w.closed(card, "ran and succeeded")
+	w.slack.WaitText(t, "C0001", ask.TS, "Written.")
+	w.settled()
+	w.want("5 true\n", `SELECT uses_left, expires_at - created_at = interval '8 hours' FROM grants`)
+	again := func(outcome string, cards int) {
+		t.Helper()
+		w.slack.Reply("C0001", ask.TS, "U0001", "and again")
+		w.eventually(outcome+"\n", `SELECT coalesce(outcome, status) FROM tool_calls ORDER BY prepared_at DESC LIMIT 1`)
+		w.want(fmt.Sprintf("%d\n", cards), `SELECT count(*) FROM approvals`)
+	}
+	again("succeeded", 1)
+	w.settled()
+	w.want("4\n", `SELECT uses_left FROM grants`)
+	w.want("grant_used grant -\n", `SELECT kind, source, actor FROM audit_log WHERE kind = 'grant_used'`)
+	id := strings.TrimSpace(w.query(`SELECT id FROM grants`))
+	if out := w.must("grants", "list"); !strings.Contains(out, id) || !strings.Contains(out, "slack:T0001/U0002") || !strings.Contains(out, "a.txt") {
+		t.Errorf("grants list:\n%s", out)
+	}
+	w.must("grants", "revoke", id)
+	if _, errs, status := w.run("grants", "revoke", id); status != 1 || !strings.Contains(errs, "revoked before") {
+		t.Errorf("revoked twice: status %d, %s", status, errs)
+	}
+	if _, errs, status := w.run("grants", "revoke", "grt_none"); status != 1 || !strings.Contains(errs, "there is no grant") {
+		t.Errorf("no such grant: status %d, %s", status, errs)
+	}
+	if out := w.must("grants", "list", "--json"); strings.TrimSpace(out) != "[]" {
+		t.Errorf("grants list: %s", out)
+	}
+	again("prepared", 2)
+	w.must("audit", "verify")
 }

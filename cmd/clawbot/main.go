@@ -83,6 +83,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return a.approve(ctx, agent.ApprovalID(c.ID), c.Reason, c.Value)
 	case *approvalsDenyCmd:
 		return a.deny(ctx, agent.ApprovalID(c.ID), c.Reason, c.Instead)
+	case *grantsListCmd:
+		return a.grantsList(ctx, c.All, c.JSON)
+	case *grantsRevokeCmd:
+		return a.grantsRevoke(ctx, agent.GrantID(c.ID))
 	case *auditListCmd:
 		now := time.Now()
 		return a.auditList(ctx, store.AuditQuery{
