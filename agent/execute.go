@@ -166,6 +166,9 @@ func (r *run) admissible(tool Tool, c *ToolCall) string {
 		a.RequestSHA256 != RequestSHA256(t.Session, t.Origin.Place, *c) {
 		return "the approval is not for this call"
 	}
+	if j.Action != Allow && j.Terms() != (Judgement{Approvers: a.Approvers, Quorum: a.Quorum}).Terms() {
+		return "other people have to decide about this call than those who did"
+	}
 	return ""
 }
 
@@ -216,11 +219,16 @@ func (r *run) maskOf(c *ToolCall) *Masker {
 	if c.SecretArg == "" {
 		return r.Mask
 	}
-	var args map[string]any
+	var args map[string]json.RawMessage
 	if json.Unmarshal([]byte(c.Args), &args) != nil {
 		return r.Mask
 	}
-	return r.Mask.With(fmt.Sprint(args[c.SecretArg]))
+	value := string(args[c.SecretArg])
+	var text string
+	if json.Unmarshal(args[c.SecretArg], &text) == nil {
+		value = text
+	}
+	return r.Mask.With(value)
 }
 
 // note is a call as observers see it.

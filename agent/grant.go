@@ -22,7 +22,7 @@ type Grant struct {
 	Args       string // of the approval it came with; shown where grants are listed
 	ArgsSHA256 string
 	Definition string // hash of the tool's definition then
-	Terms      string // Judgement.Terms then: a change of the rule ends the grant
+	Terms      string // Judgement.Terms then: a change of who may decide ends the grant
 	GrantedBy  Actor
 	GrantedTo  Actor // whose turns it is for
 	Approval   ApprovalID
@@ -51,14 +51,14 @@ type GrantQuery struct {
 	For        Actor
 }
 
-// Terms is a hash of who may decide and under which rule. Consent that was given under
-// other terms does not count under these.
+// Terms is a hash of who may decide. Consent that was given under other terms does not
+// count under these.
 func (j Judgement) Terms() string {
 	who, err := json.Marshal(j.Approvers)
 	if err != nil {
 		return ""
 	}
-	sum := HashParts("clawbot terms 1", j.Rule, string(who), fmt.Sprint(j.Quorum))
+	sum := HashParts("clawbot terms 1", string(who), fmt.Sprint(j.Quorum))
 	return hex.EncodeToString(sum[:])
 }
 

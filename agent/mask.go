@@ -214,12 +214,17 @@ func (m *Masker) Call(canonical, secret string) (string, int) {
 	return out, n + hidden
 }
 
-// With is a masker that hides one more value.
+// With is a masker that hides one more value, which a person called secret. Codes are
+// short, so it takes four characters; shorter ones would damage honest text.
 func (m *Masker) With(value string) *Masker {
-	if m == nil {
-		return NewMasker(value)
+	with := &Masker{}
+	if m != nil {
+		with.known = slices.Clone(m.known)
 	}
-	return NewMasker(append(slices.Clone(m.known), value)...)
+	if len(value) >= 4 {
+		with.known = append(with.known, value)
+	}
+	return with
 }
 
 func (m *Masker) value(key string, v any, n *int) any {

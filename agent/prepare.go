@@ -26,8 +26,8 @@ func (r *run) prepare(ctx context.Context, reply ModelReply) error {
 		batch = max(batch, c.Batch+1)
 		used[c.ID] = true
 	}
+	step, history, first := r.step, len(r.history), len(r.work.Calls)
 	r.event(EventToolBatchStarted, "", map[string]string{"tool_call_count": strconv.Itoa(len(reply.Calls))})
-	first := len(r.work.Calls)
 	message := Message{Role: RoleAssistant, Turn: t.ID, Text: reply.Text}
 	for i, p := range reply.Calls {
 		if !providerID.MatchString(string(p.ID)) || used[p.ID] {
@@ -54,6 +54,12 @@ func (r *run) prepare(ctx context.Context, reply ModelReply) error {
 		judged[i] = r.judge(ctx, c, i)
 		message.Calls = append(message.Calls, ProposedCall{ID: c.ID, Tool: toolName(c.Tool), Arguments: c.told()})
 		ends = ends || judged[i].refused == nil && judged[i].Action == Deny && r.AfterDenial.ends()
+	}
+	if ctx.Err() != nil && len(r.Before) > 0 {
+		// A hook was cut off, and what it did not say must not become a refusal: nothing of
+		// this answer has happened.
+		r.step, r.history, r.work.Calls = step, r.history[:min(history, len(r.history))], r.work.Calls[:first]
+		return context.Cause(ctx)
 	}
 	seen := map[string]CallID{}
 	for i, j := range judged {

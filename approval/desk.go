@@ -235,7 +235,7 @@ func newGrant(a agent.Approval, now time.Time, c agent.Click) (agent.Grant, stri
 	}
 	return agent.Grant{
 		ID: agent.NewID[agent.GrantID]("grt", now), Session: a.Session, Tool: a.Tool, Args: a.Args, ArgsSHA256: a.ArgsSHA256,
-		Terms:     agent.Judgement{Rule: a.Rule, Approvers: a.Approvers, Quorum: a.Quorum}.Terms(),
+		Terms:     agent.Judgement{Approvers: a.Approvers, Quorum: a.Quorum}.Terms(),
 		GrantedBy: c.Actor, GrantedTo: a.Requester, Approval: a.ID, CreatedAt: now, ExpiresAt: now.Add(long), UsesLeft: uses,
 	}, ""
 }

@@ -134,7 +134,7 @@ func (a *Adapter) alwaysForm(view *slackgo.ModalViewRequest, c agent.Card) {
 	view.Title, view.Submit = label("Always allow"), label("Always allow")
 	view.Blocks.BlockSet = []slackgo.Block{
 		richText(a.blockID("head"), section(bold(shorten(shown(or(c.Title, "Approval")), 300))),
-			section(plainText("This call runs now. The same call, with exactly these arguments, in this conversation and for the same person, is then not asked about again. A change of the rule or of the tool ends that, and so does: clawbot grants revoke"))),
+			section(plainText("This call runs now. The same call, with exactly these arguments, in this conversation and for the same person, is then not asked about again. A change of who may decide or of the tool ends that, and so does: clawbot grants revoke"))),
 	}
 	if full := shown(c.Full); full != "" {
 		view.Blocks.BlockSet = append(view.Blocks.BlockSet, richText(a.blockID("args"), preformatted(shorten(full, modalBlock))))
